@@ -1,0 +1,23 @@
+"""W. Liu et al., Energy-based Out-of-distribution Detection, NeurIPS 2020."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from oodbench import functional
+from oodbench.errors import UserError
+from oodbench.method import Outputs, Scorer
+
+
+@dataclass
+class Energy(Scorer):
+    """Free energy of the logits."""
+
+    temperature: float = 1.0  # T
+
+    def __post_init__(self) -> None:
+        if self.temperature <= 0:
+            raise UserError(f"energy.temperature={self.temperature:g} is out of range; choose more than 0")
+
+    def score(self, out: Outputs) -> Tensor:
+        return functional.energy(out.logits, self.temperature)

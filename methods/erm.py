@@ -1,0 +1,13 @@
+"""V. Vapnik, Statistical Learning Theory, 1998.
+
+The plain classifier, and the starting point of every method that fine-tunes.
+"""
+
+from dataclasses import dataclass
+
+from oodbench.method import Trainer
+
+
+@dataclass
+class ERM(Trainer):
+    """Cross-entropy on the labelled images: empirical risk minimisation."""

@@ -1,0 +1,36 @@
+"""Y. Sun et al., Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from oodbench.errors import UserError
+from oodbench.method import Outputs, Scorer
+
+
+def _normalized(features: Tensor) -> Tensor:
+    return features / (torch.linalg.vector_norm(features, dim=-1, keepdim=True) + 1e-10)
+
+
+@dataclass
+class KNN(Scorer):
+    """Distance to the k-th nearest training row among normalised features."""
+
+    k: int = 50
+
+    def fit(self, train: Outputs) -> None:
+        if not 0 < self.k <= len(train.features):
+            raise UserError(
+                f"knn.k={self.k} is out of range; choose 1 to {len(train.features)}, the number of training rows"
+            )
+        self.bank = _normalized(train.features)
+        self.bank_squares = self.bank.square().sum(dim=-1)
+
+    def score(self, out: Outputs) -> Tensor:
+        return torch.cat([self._distance(rows) for rows in _normalized(out.features).split(100)])
+
+    def _distance(self, rows: Tensor) -> Tensor:
+        """||a - b||^2 = ||a||^2 - 2 a'b + ||b||^2, a block at a time: exact, and small whatever the bank."""
+        squares = rows.square().sum(dim=-1, keepdim=True) - 2 * rows @ self.bank.T + self.bank_squares
+        return squares.kthvalue(self.k, dim=-1).values.clamp(min=0).sqrt()

@@ -1,0 +1,15 @@
+"""D. Hendrycks and K. Gimpel, A Baseline for Detecting Misclassified and Out-of-Distribution Examples, ICLR 2017."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from oodbench.method import Outputs, Scorer
+
+
+@dataclass
+class MSP(Scorer):
+    """Maximum softmax probability, negated."""
+
+    def score(self, out: Outputs) -> Tensor:
+        return -out.logits.softmax(dim=-1).amax(dim=-1)

@@ -1,0 +1,44 @@
+"""H. Wang et al., ViM: Out-Of-Distribution with Virtual-logit Matching, CVPR 2022."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from oodbench import functional
+from oodbench.errors import UserError
+from oodbench.method import Outputs, Scorer
+
+
+@dataclass
+class ViM(Scorer):
+    """Energy plus a virtual logit: what of the feature lies outside the principal space of the training features."""
+
+    dim: int | Literal["auto"] = "auto"  # D, of the principal space
+
+    def fit(self, train: Outputs) -> None:
+        features = train.features.double()
+        head = train.model.head
+        self.origin = -torch.linalg.pinv(head.weight.detach().double()) @ head.bias.detach().double()  # o
+        centred = features - self.origin
+        _, eigenvectors = torch.linalg.eigh(centred.T @ centred / len(features))  # eigenvalues ascend
+        size = features.shape[1]
+        self.residual_space = eigenvectors[:, : size - self._principal(size)]
+        mean_residual = self._residual(features).mean()
+        self.alpha = train.logits.double().amax(dim=-1).mean() / mean_residual
+
+    def _principal(self, size: int) -> int:
+        if self.dim == "auto":  # the authors' rule
+            return 1000 if size >= 2048 else 512 if size >= 768 else size // 2
+        if not 0 < self.dim < size:
+            raise UserError(
+                f"vim.dim={self.dim} is out of range; choose 1 to {size - 1} for the {size} features of the network"
+            )
+        return self.dim
+
+    def _residual(self, features: Tensor) -> Tensor:
+        return torch.linalg.vector_norm((features.double() - self.origin) @ self.residual_space, dim=-1)
+
+    def score(self, out: Outputs) -> Tensor:
+        return self.alpha * self._residual(out.features) + functional.energy(out.logits.double())

@@ -1,0 +1,39 @@
+"""Compare out-of-distribution detection and generalisation methods side by side.
+
+import oodbench
+results = oodbench.run("digits-c", methods="msp,knn", seeds=[0])
+print(oodbench.table("results"))
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+try:
+    __version__ = version("oodbench")
+except PackageNotFoundError:  # a plain checkout, never installed
+    __version__ = "0+checkout"
+
+# An installed package holds `methods` and `benchmarks` beside this file; in a checkout they stand one folder up.
+if not (Path(__file__).parent / "methods").is_dir():
+    __path__.append(str(Path(__file__).parent.parent))
+
+_PUBLIC = {
+    "run": "oodbench.api",
+    "table": "oodbench.api",
+    "read_results": "oodbench.api",
+    "Trainer": "oodbench.method",
+    "Scorer": "oodbench.method",
+    "Outputs": "oodbench.method",
+    "UserError": "oodbench.errors",
+}
+__all__ = ["__version__", *_PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that `oodbench --help` does not wait for torch."""
+    from importlib import import_module
+
+    if name in _PUBLIC:
+        return getattr(import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'oodbench' has no attribute {name!r}")

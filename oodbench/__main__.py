@@ -1,0 +1,7 @@
+"""python -m oodbench"""
+
+import sys
+
+from oodbench.cli import main
+
+sys.exit(main())

@@ -1,0 +1,67 @@
+"""The command line's work in three lines of Python."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from oodbench import plan as planning
+from oodbench import render, tables
+from oodbench import results as ledger
+from oodbench import suite as suites
+from oodbench.registry import Registry
+
+if TYPE_CHECKING:
+    from oodbench.results import Result
+
+
+class _Quiet:
+    def training(self, *_: object) -> None: ...
+    def progress(self, *_: object) -> None: ...
+    def result(self, *_: object) -> None: ...
+
+
+def run(
+    suite: str,
+    methods: str | Sequence[str] = "all",
+    settings: Sequence[str] = (),
+    seeds: Sequence[int] = (0,),
+    set: Iterable[str] = (),
+    preset: str | None = None,
+    device: str = "auto",
+    results: str | Path = "results",
+    plugins: Iterable[str | Path] = (),
+    force: bool = False,
+    init: str | Path | None = None,
+) -> "list[Result]":
+    """What `oodbench run` does, silently: runs what is missing and returns the results of every cell asked for."""
+    from oodbench import runner
+
+    plan = planning.make(
+        suites.load(suite, preset),
+        Registry(plugins),
+        methods,
+        settings,
+        seeds,
+        set,
+        Path(results),
+        force,
+        Path(init) if init else None,
+    )
+    if plan.todo:
+        runner.execute(plan, runner.choose_device(device), _Quiet(), force)
+    return [ledger.read(cell.path) for cell in plan.cells]
+
+
+def read_results(folder: str | Path = "results") -> "list[Result]":
+    """Every readable result below a folder."""
+    return ledger.read_folder(Path(folder))[0]
+
+
+def table(
+    folder: str | Path = "results",
+    format: Literal["text", "markdown", "latex", "csv", "json"] = "markdown",
+    metrics: Sequence[str] = tables.DEFAULT_METRICS,
+    seeds: Literal["all"] | int = "all",
+) -> str:
+    """What `oodbench table` prints."""
+    return render.render(tables.build(read_results(folder), metrics, seeds), format)

@@ -1,0 +1,407 @@
+"""The command line: the only module that prints. torch is imported only by commands that train."""
+
+import argparse
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+import oodbench
+from oodbench import plan as planning
+from oodbench import render, tables
+from oodbench import results as ledger
+from oodbench import suite as suites
+from oodbench.errors import UserError, unknown
+from oodbench.files import write_text
+from oodbench.metrics import METRICS
+from oodbench.registry import Card, MethodSpec, Registry, catalogue
+from oodbench.schema import describe
+
+if TYPE_CHECKING:
+    from oodbench.plan import Plan, Training
+    from oodbench.results import Result
+    from oodbench.suite import Suite
+    from oodbench.training import Progress
+
+EXAMPLES = """\
+examples:
+  oodbench run --suite digits-c --methods msp,knn,vim       train, evaluate, print the table (about 10 s)
+  oodbench run --suite digits-c --methods all --seeds 0,1,2 --dry-run
+  oodbench table results/ --format latex
+  oodbench list methods
+  oodbench show knn
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; see '{self.prog} --help'")
+
+
+def _parser() -> argparse.ArgumentParser:
+    main = _Parser(
+        prog="oodbench",
+        description="Compare out-of-distribution detection and generalisation methods side by side.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    main.add_argument("--version", action="version", version=f"oodbench {oodbench.__version__}")
+    commands = main.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+
+    def command(
+        name: str, act: Callable[[argparse.Namespace], int], help: str, example: str
+    ) -> argparse.ArgumentParser:
+        sub: argparse.ArgumentParser = commands.add_parser(
+            name,
+            help=help,
+            description=help[0].upper() + help[1:] + ".",
+            epilog=f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        sub.set_defaults(act=act)
+        return sub
+
+    run = command(
+        "run",
+        _run,
+        "train and evaluate methods on a suite; what is done already is not done again",
+        "oodbench run --suite digits-c --methods msp,knn --seeds 0,1,2",
+    )
+    what = run.add_argument_group("what to run")
+    what.add_argument("--suite", required=True, metavar="S", help="a suite of `oodbench list suites`, or a YAML file")
+    what.add_argument(
+        "--methods", default="all", metavar="A,B,C+D", help="methods, trainer+scorer pairs, or `all` that fit (default)"
+    )
+    what.add_argument(
+        "--setting",
+        action="append",
+        default=[],
+        metavar="SETTING",
+        help="a semantic set and what differs from the suite's settings, for example "
+        "unseen-digits,covariate=blur,severity=5; may be repeated; default: the settings of the suite",
+    )
+    what.add_argument("--seeds", default="0", metavar="0,1,2", help="whole numbers, one run each (default: 0)")
+    what.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME.KEY=VALUE",
+        help="a hyperparameter of a trainer or scorer, or recipe.epochs and the like; may be repeated",
+    )
+    what.add_argument("--preset", metavar="P", help="smoke, cpu or paper, where the suite has it")
+    what.add_argument("--plugin", action="append", default=[], metavar="FILE.py", help="a file with a method of yours")
+    how = run.add_argument_group("how to run")
+    how.add_argument("--init", metavar="FILE", help="weights of the suite's network that stand for those of erm")
+    how.add_argument("--device", default="auto", help="auto (default), cpu, cuda, cuda:1, mps")
+    how.add_argument("--results", default="results", metavar="DIR", help="where results go (default: results)")
+    how.add_argument("--dry-run", action="store_true", help="print the plan and the time it will take, run nothing")
+    how.add_argument("--force", action="store_true", help="run again what is done already")
+
+    table = command(
+        "table", _table, "print the results of a folder as tables", "oodbench table results/ --format latex"
+    )
+    table.add_argument("folder", metavar="DIR", help="a results folder")
+    table.add_argument("--format", default="markdown", choices=render.FORMATS)
+    table.add_argument(
+        "--metrics",
+        default=",".join(tables.DEFAULT_METRICS),
+        metavar="A,B",
+        help="of: " + ", ".join(METRICS) + f" (default: {','.join(tables.DEFAULT_METRICS)})",
+    )
+    table.add_argument("--seeds", default="all", metavar="all|N", help="how many seeds to average (default: all)")
+
+    listing = command("list", _list, "list methods, suites, data sets and networks", "oodbench list methods")
+    listing.add_argument("kind", nargs="?", choices=list(_LISTS), help="only these (default: everything)")
+    show = command("show", _show, "describe a method, suite, data set or network", "oodbench show knn")
+    show.add_argument("name")
+    for sub in (listing, show):
+        sub.add_argument(
+            "--plugin", action="append", default=[], metavar="FILE.py", help="a file with a method of yours"
+        )
+    return main
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 done, 1 a cell failed, 2 wrong usage, 130 interrupted."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        parser = _parser()
+        if given and not given[0].startswith("-") and given[0] not in _COMMANDS:
+            raise unknown("command", given[0], _COMMANDS)
+        parsed = parser.parse_args(given)
+        if parsed.command is None:
+            parser.print_help()
+            return 0
+        status: int = parsed.act(parsed)
+        sys.stdout.flush()
+        return status
+    except UserError as error:
+        print(f"oodbench: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\noodbench: interrupted; the same command goes on where it stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `oodbench table results | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _numbers(text: str) -> list[int]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    try:
+        return [int(word) for word in words]
+    except ValueError:
+        raise UserError(f"'{text}' is not a list of seeds; write whole numbers, for example --seeds 0,1,2") from None
+
+
+def _run(given: argparse.Namespace) -> int:
+    folder = Path(given.results)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"the results folder '{folder}' is a file; choose another with --results")
+    suite = suites.load(given.suite, given.preset)
+    registry = Registry(given.plugin)
+    seeds = _numbers(given.seeds)
+    init = Path(given.init) if given.init else None
+    plan = planning.make(suite, registry, given.methods, given.setting, seeds, given.set, folder, given.force, init)
+    for name, reason in plan.left_out.items():
+        print(f"left out: {name} {reason}")
+    if given.dry_run:
+        return _describe_plan(plan, given.device)
+    counts = f"{len(plan.cells)} cells, {len(plan.done)} done already, {len(plan.todo)} to run"
+    if not plan.todo:
+        print(f"{suite.label}: {counts}: nothing to do (--force runs them again).")
+        _print_tables(plan)
+        return 0
+    print(f"{suite.label}: {counts} in {len(plan.trainings)} trainings; results go to {folder}")
+    from oodbench import runner
+
+    device = runner.choose_device(given.device)
+    reporter = _Terminal() if sys.stdout.isatty() else _Lines()
+    new = runner.execute(plan, device, reporter, given.force)
+    _print_tables(plan)
+    failed = [result for result in new if result.status != "ok"]
+    if failed:
+        print(f"oodbench: {len(failed)} of {len(new)} cells failed; the first: {failed[0].error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _print_tables(plan: "Plan") -> None:
+    """The table of this suite, on screen and beside its results."""
+    home = plan.folder / plan.suite.label
+    found, problems = ledger.read_folder(home)
+    _report_problems(problems)
+    built = tables.build(found)
+    for format, name in (("markdown", "table.md"), ("latex", "table.tex")):
+        write_text(home / name, render.render(built, format))
+    print()
+    print(render.render(built, "text"))
+    print(f"The same table: {home / 'table.md'} and {home / 'table.tex'}")
+    print(f"Next: oodbench table {plan.folder} --format latex")
+
+
+def _report_problems(problems: dict[Path, str]) -> None:
+    for path, reason in problems.items():
+        print(f"oodbench: skipped {path}: {reason}", file=sys.stderr)
+
+
+def _describe_plan(plan: "Plan", device_name: str) -> int:
+    from oodbench import runner
+
+    device = runner.choose_device(device_name)
+    print(f"{plan.suite.label}: {len(plan.cells)} cells, {len(plan.done)} done already, {len(plan.todo)} to run")
+    done = {cell.path for cell in plan.done}
+    for cell in plan.cells:
+        print(f"  {'done  ' if cell.path in done else 'to run'}  {cell}")
+    if plan.todo:
+        print(f"{len(plan.all_trainings)} trainings, each shared by its cells:")
+    for key, training in plan.all_trainings.items():
+        cells = plan.trainings[key][1] if key in plan.trainings else []
+        print(f"  {_name(training)}: {len(cells)} cells" + ("" if cells else ", only to start others from"))
+    print(f"estimated time on {device}: {_duration(runner.estimate(plan, device))}")
+    return 0
+
+
+def _name(training: "Training") -> str:
+    words = [",".join([training.trainer.card.name, *(f"{k}={v}" for k, v in training.trainer.changed.items())])]
+    if training.setting is not None:
+        words.append(training.suite.setting_name(training.setting))
+    return ", ".join([*words, f"seed {training.seed}"])
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return "under a second"
+    if seconds < 120:
+        return f"about {seconds:.0f} s"
+    return f"about {seconds / 60:.0f} min" if seconds < 7200 else f"about {seconds / 3600:.1f} h"
+
+
+class _Lines:
+    """Progress for a pipe or a log file: plain lines."""
+
+    def __init__(self) -> None:
+        self.last = time.perf_counter()
+
+    def training(self, training: "Training", number: int, count: int) -> None:
+        self.last = time.perf_counter()
+        print(f"[{number}/{count}] {_name(training)}", flush=True)
+
+    def progress(self, progress: "Progress") -> None:
+        if time.perf_counter() - self.last > 10 or progress.epoch == progress.epochs and progress.remaining == 0:
+            self.last = time.perf_counter()
+            print(f"  {_progress(progress)}", flush=True)
+
+    def result(self, result: "Result") -> None:
+        print(f"  {_outcome(result)}", flush=True)
+
+
+class _Terminal(_Lines):
+    """Progress for a person: one line that moves while a network trains."""
+
+    def training(self, training: "Training", number: int, count: int) -> None:
+        self.label = f"[{number}/{count}] {_name(training)}"
+        self._show(self.label)
+
+    def progress(self, progress: "Progress") -> None:
+        self._show(f"{self.label}: {_progress(progress)}")
+
+    def result(self, result: "Result") -> None:
+        self._show("")
+        super().result(result)
+
+    def _show(self, text: str) -> None:
+        width = shutil.get_terminal_size().columns - 1
+        print(f"\r\x1b[2K{text[:width]}", end="", flush=True)
+
+
+def _progress(progress: "Progress") -> str:
+    loss = "" if progress.loss is None else f", loss {progress.loss:.4f}"
+    left = "" if progress.remaining == 0 else f", {_duration(progress.remaining).removeprefix('about ')} left"
+    return f"epoch {progress.epoch}/{progress.epochs}{loss}, {progress.images_per_second:,.0f} images/s{left}"
+
+
+def _outcome(result: "Result") -> str:
+    place = f"{result.setting} / {result.method} / seed {result.seed}"
+    if result.status != "ok":
+        return f"{place}: FAILED: {result.error}"
+    return f"{place}: " + ", ".join(f"{METRICS[m].title} {100 * result.metrics[m]:.2f}" for m in tables.DEFAULT_METRICS)
+
+
+def _table(given: argparse.Namespace) -> int:
+    found, problems = ledger.read_folder(Path(given.folder))
+    _report_problems(problems)
+    if not (given.seeds == "all" or (given.seeds.isdigit() and int(given.seeds) > 0)):
+        raise UserError(f"--seeds {given.seeds} is neither 'all' nor a number from 1; say how many seeds to average")
+    seeds: int | Literal["all"] = "all" if given.seeds == "all" else int(given.seeds)
+    names = [name.strip() for name in given.metrics.split(",") if name.strip()]
+    print(render.render(tables.build(found, names, seeds), given.format), end="")
+    return 0
+
+
+def _methods(registry: Registry) -> list[tuple[str, str]]:
+    return [(name, f"{card.kind.lower():8}{card.summary}") for name, card in registry.cards.items()] + [
+        (name, f"cannot be used: {reason}") for name, reason in registry.broken.items()
+    ]
+
+
+def _suites(registry: Registry) -> list[tuple[str, str]]:
+    return [(name, suites.title(path)) for name, path in suites.suite_files().items()]
+
+
+def _cards(package: str) -> Callable[[Registry], list[tuple[str, str]]]:
+    return lambda registry: [(name, card.summary) for name, card in catalogue(package).items()]
+
+
+_LISTS = {"methods": _methods, "suites": _suites, "datasets": _cards("datasets"), "networks": _cards("networks")}
+_COMMANDS = ("run", "table", "list", "show")
+
+
+def _list(given: argparse.Namespace) -> int:
+    registry = Registry(given.plugin)
+    for kind in [given.kind] if given.kind else _LISTS:
+        rows = _LISTS[kind](registry)
+        if not given.kind:
+            print(f"{kind}:")
+        width = max(len(name) for name, _ in rows)
+        for name, summary in rows:
+            print(f"{'' if given.kind else '  '}{name:{width}}  {summary}")
+    return 0
+
+
+def _show(given: argparse.Namespace) -> int:
+    registry = Registry(given.plugin)
+    files = suites.suite_files()
+    pieces = {**catalogue("datasets"), **catalogue("networks")}
+    name = given.name
+    if name in files or Path(name).suffix in (".yaml", ".yml"):
+        _show_suite(suites.load(name))
+    elif name in pieces:
+        _show_card(pieces[name])
+    elif "+" in name or name.replace("_", "-") in {**registry.cards, **registry.broken}:
+        _show_method(registry.method(name))
+    else:
+        raise unknown("name", name, [*registry.cards, *files, *pieces])
+    return 0
+
+
+def _show_card(card: Card) -> None:
+    print(f"{card.name}: {card.summary}")
+    if card.paper:
+        print(f"\n{card.paper}\n")
+    _show_parameters(card)
+    if "source" in card.settings:
+        print(f"source: {card.settings['source']}")
+    print(f"file: {card.path}")
+
+
+def _show_parameters(card: Card) -> None:
+    if not card.parameters:
+        return
+    print(f"hyperparameters of {card.name}:" if card.kind in ("Trainer", "Scorer") else "options:")
+    for p in card.parameters.values():
+        print(f"  {p.name} = {p.default}  ({describe(p.type)})" + (f"  {p.comment}" if p.comment else ""))
+
+
+def _show_method(method: MethodSpec) -> None:
+    own = method.scorer.card if method.scorer.card.name == method.name else method.trainer.card
+    print(f"{method.name}: {own.summary}")
+    print(f"\n{own.paper}\n")
+    print(f"group:    {method.group}")
+    print(f"trainer:  {method.trainer.card.name}")
+    print(f"scorer:   {method.scorer.card.name}")
+    base = method.trainer.card.settings.get("starts_from")
+    print(
+        f"needs:    {', '.join(sorted(method.needs)) or 'labelled images only'}"
+        + (f"; starts from {base}" if base else "")
+    )
+    for part in (method.trainer, method.scorer):
+        _show_parameters(part.card)
+    print(f"file:     {own.path}")
+
+
+def _show_suite(suite: "Suite") -> None:
+    from oodbench import splits
+
+    contents = suite.contents
+    print(f"{suite.name}: {contents.title}\n")
+    print(f"network:  {contents.network.name} {contents.network.options or ''}")
+    for kind, recipe in vars(contents.recipes).items():
+        print(f"{kind + ':':9} " + ", ".join(f"{key} {value}" for key, value in vars(recipe).items()))
+    print(f"presets:  {', '.join(contents.presets) or 'none'}")
+    print(f"semantic: {', '.join(contents.semantic)}")
+    print(f"covariate: {', '.join(suites.corruption_kinds(contents.corruptions))} (severities 1-5)")
+    for setting in suite.settings:
+        parts = splits.build(suite, setting, seed=0)
+        shares = f"pi_c {setting.pi_c:g}, pi_s {setting.pi_s:g}"
+        print(f"\nsetting {suite.setting_name(setting)}: {setting.covariate} at severity {setting.severity}, {shares}")
+        for name, part in parts.items().items():
+            print(f"  {name:16} {len(part):6,} images of {part.origin}")
+    print()
+    for name in sorted({source.dataset for source in (contents.id, *contents.semantic.values())}):
+        data = splits.dataset(name)
+        print(f"data set {name} ({data.fingerprint}): {data.source}")
+    print(f"file: {suite.path}")

@@ -1,0 +1,79 @@
+"""One network under every scorer: each split passes once, each scorer is fitted once."""
+
+import time
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from oodbench.errors import UserError
+from oodbench.method import Scorer
+from oodbench.metrics import Scored
+from oodbench.networks import Classifier
+from oodbench.outputs import Outputs, forward
+from oodbench.registry import Part
+from oodbench.splits import Part as Images
+from oodbench.splits import Parts
+from oodbench.training import Diverged
+
+TEST_SPLITS = ("id", "covariate", "semantic")
+
+
+class Evaluation:
+    """Scores the test splits; outputs, fitted scorers and scores are kept by content for the next cell."""
+
+    def __init__(self, model: Classifier, labelled: Images) -> None:
+        self.model, self.labelled = model, labelled
+        self._outputs: dict[str, tuple[Outputs, float]] = {}
+        self._scorers: dict[str, tuple[Scorer, float]] = {}
+        self._scores: dict[tuple[str, str], tuple[Tensor, float]] = {}
+
+    def score(self, spec: Part, parts: Parts) -> tuple[dict[str, Scored], dict[str, float]]:
+        """Scores and predictions of the three test splits, and the seconds each stage took when it was done."""
+        train, spent = self._pass(self.labelled, labels=True)
+        scorer, fitting = self._fitted(spec, train)
+        seconds = {"forward": spent, "fit": fitting, "score": 0.0}
+        scored = {}
+        for split in TEST_SPLITS:
+            images: Images = getattr(parts, split)
+            out, spent = self._pass(images)
+            values, scoring = self._scored(spec, scorer, out, images)
+            seconds["forward"] += spent
+            seconds["score"] += scoring
+            predictions = out.logits.argmax(dim=-1).cpu().numpy().astype(np.int16)
+            labels = None if split == "semantic" else images.labels.astype(np.int16)
+            scored[split] = Scored(values.cpu().numpy(), predictions, labels)
+        return scored, seconds
+
+    def _pass(self, images: Images, labels: bool = False) -> tuple[Outputs, float]:
+        if images.digest not in self._outputs:
+            started = time.perf_counter()
+            y = torch.from_numpy(images.labels) if labels else None
+            out = forward(self.model, torch.from_numpy(images.images), y)
+            self._outputs[images.digest] = out, time.perf_counter() - started
+        return self._outputs[images.digest]
+
+    def _fitted(self, spec: Part, train: Outputs) -> tuple[Scorer, float]:
+        key = repr(spec.identity())
+        if key not in self._scorers:
+            scorer: Scorer = spec.make()
+            started = time.perf_counter()
+            with torch.no_grad():
+                scorer.fit(train)
+            self._scorers[key] = scorer, time.perf_counter() - started
+        return self._scorers[key]
+
+    def _scored(self, spec: Part, scorer: Scorer, out: Outputs, images: Images) -> tuple[Tensor, float]:
+        key = (repr(spec.identity()), images.digest)
+        if key not in self._scores:
+            started = time.perf_counter()
+            with torch.no_grad():
+                values = scorer.score(out).detach()
+            self._scores[key] = values, time.perf_counter() - started
+            name, rows = spec.card.name, len(images)
+            if values.shape != (rows,):
+                shape = tuple(values.shape)
+                raise UserError(f"'{name}' scored {rows} rows with shape {shape}; return one number per row")
+            if not values.isfinite().all():
+                raise Diverged(f"'{name}' gave {int((~values.isfinite()).sum())} of {rows} scores that are not finite")
+        return self._scores[key]

@@ -1,0 +1,53 @@
+"""The whole interface of a method: a Trainer says how the classifier learns, a Scorer how OOD an input looks.
+
+A file in `methods/` holds one subclass of either. Fields are hyperparameters: plain values with a type and a default.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from oodbench.data import Batch, Data
+from oodbench.networks import Classifier
+from oodbench.outputs import Outputs
+from oodbench.training import Loop
+
+__all__ = ["Batch", "Classifier", "Data", "Loop", "Outputs", "Scorer", "Trainer"]
+
+
+@dataclass
+class Trainer:
+    """How the classifier learns. Override `loss`, or `train` for more than one loss after another."""
+
+    needs: ClassVar[frozenset[str]] = frozenset()  # of "wild", "environments"
+    starts_from: ClassVar[str | None] = None  # the trainer whose weights this one fine-tunes
+    scorer: ClassVar[str] = "energy"  # unless the user names another
+
+    @property
+    def runs(self) -> int:
+        """How often the recipe is run, for an estimate of the time."""
+        return 1
+
+    def loss(self, model: Classifier, batch: Batch) -> Tensor:
+        """The loss of one batch."""
+        return F.cross_entropy(model(batch.x), batch.y)
+
+    def train(self, model: Classifier, data: Data, loop: Loop) -> None:
+        """Change the model's weights in place."""
+        for _ in loop.epochs(model, data, self.loss):
+            pass
+
+
+@dataclass
+class Scorer(ABC):
+    """One number per row, higher where the input looks more OOD."""
+
+    def fit(self, train: Outputs) -> None:  # noqa: B027  (most scorers have nothing to fit)
+        """Look once at the outputs and labels of the labelled training images."""
+
+    @abstractmethod
+    def score(self, out: Outputs) -> Tensor:
+        """Scores of N rows."""

@@ -1,0 +1,185 @@
+"""Accuracy and OOD-detection metrics, all detection metrics from one sort of the scores.
+
+Conventions: OOD is positive, a higher score is more OOD, a row is flagged when its score is at or above
+the threshold, and rates are in [0, 1]. Two figures go by the name FPR95 and must not be mixed: `fpr95` is
+the share of OOD missed when about 5 % of ID is flagged (SCONE, WOODS), `fpr95_ood_positive` the share of ID
+flagged when at least 95 % of OOD is (OpenOOD, pytorch-ood).
+
+This module knows nothing about models or datasets: it sees scores, predictions and labels.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How a table shows and reads one value of `evaluate`."""
+
+    name: str
+    title: str
+    higher_is_better: bool
+    summary: str
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric("covariate_acc", "OOD Acc.", True, "share of covariate-shifted rows classified correctly"),
+        Metric("id_acc", "ID Acc.", True, "share of ID rows classified correctly"),
+        Metric("fpr95", "FPR", False,
+               "share of semantic OOD missed where the share of ID flagged is nearest 5 % (SCONE, WOODS)"),
+        Metric("auroc", "AUROC", True, "chance that a semantic OOD row outscores an ID row, ties count half"),
+        Metric("aupr_in", "AUPR-in", True, "average precision (step-wise), ID positive on the negated score"),
+        Metric("aupr_out", "AUPR-out", True, "average precision (step-wise), semantic OOD positive"),
+        Metric("fpr95_ood_positive", "FPR (OOD pos.)", False,
+               "share of ID flagged where at least 95 % of semantic OOD is (OpenOOD, pytorch-ood)"),
+        Metric("auroc_full", "AUROC (full)", True, "auroc with covariate-shifted rows counted as ID"),
+        Metric("fpr95_full", "FPR (full)", False,
+               "fpr95 (SCONE, WOODS) with covariate-shifted rows counted as ID"),
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Counts of ID (`fps`) and OOD (`tps`) rows flagged at each distinct threshold, highest first.
+
+    The first entry is a threshold above every score, where nothing is flagged; the last flags every row.
+    """
+
+    fps: NDArray[np.int64]
+    tps: NDArray[np.int64]
+
+    def fpr95(self) -> float:
+        """Share of OOD missed at the threshold whose share of ID flagged is nearest .05.
+
+        Equals, to the last bit, what the released code reads off scikit-learn's `det_curve`. Its rule that
+        the result is 1 if the nearest share exceeds .10 needs no branch: flagging nothing, which misses all
+        OOD, is then nearer to .05. (Before scikit-learn 1.7 the curve lacked that point.)
+        """
+        fpr = self.fps[::-1] / self.fps[-1]
+        missed = (self.tps[-1] - self.tps[::-1]) / self.tps[-1]
+        # argmin takes the first of equals: thresholds ascend, as in det_curve, so the one missing least OOD.
+        return float(missed[np.argmin(np.abs(fpr - 0.05))])
+
+    def fpr95_ood_positive(self) -> float:
+        """Share of ID flagged at the highest threshold that flags at least 95 % of OOD."""
+        return float(self.fps[np.argmax(self.tps / self.tps[-1] >= 0.95)] / self.fps[-1])
+
+    def auroc(self) -> float:
+        """Share of (ID, OOD) pairs in which OOD scores higher; ties count half."""
+        # Trapezoids in whole half-pairs: the sum is exact and only the division rounds.
+        half_pairs = np.sum(np.diff(self.fps) * (self.tps[1:] + self.tps[:-1]))
+        return float(half_pairs / (2 * self.fps[-1] * self.tps[-1]))
+
+    def aupr_out(self) -> float:
+        """Average precision with OOD positive."""
+        return _average_precision(self.tps, self.fps)
+
+    def aupr_in(self) -> float:
+        """Average precision with ID positive on the negated score."""
+        # Read from the lowest score up, the rows not yet flagged are those that -score puts first.
+        return _average_precision(self.fps[-1] - self.fps[::-1], self.tps[-1] - self.tps[::-1])
+
+
+def curve(id_scores: ArrayLike, ood_scores: ArrayLike) -> Curve:
+    """Sort all scores once, descending, and count what each distinct threshold flags."""
+    id_rows, ood_rows = _checked("ID", id_scores), _checked("OOD", ood_scores)
+    scores = np.concatenate([id_rows, ood_rows])
+    order = np.argsort(scores)[::-1]
+    scores = scores[order]
+    ends = np.flatnonzero(np.append(scores[1:] != scores[:-1], True))  # last row of each run of ties
+    tps = np.cumsum(order >= len(id_rows), dtype=np.int64)[ends]
+    fps = ends + 1 - tps
+    return Curve(fps=np.append(0, fps), tps=np.append(0, tps))
+
+
+def fpr95(id_scores: ArrayLike, ood_scores: ArrayLike) -> float:
+    return curve(id_scores, ood_scores).fpr95()
+
+
+def fpr95_ood_positive(id_scores: ArrayLike, ood_scores: ArrayLike) -> float:
+    return curve(id_scores, ood_scores).fpr95_ood_positive()
+
+
+def auroc(id_scores: ArrayLike, ood_scores: ArrayLike) -> float:
+    return curve(id_scores, ood_scores).auroc()
+
+
+def aupr_out(id_scores: ArrayLike, ood_scores: ArrayLike) -> float:
+    return curve(id_scores, ood_scores).aupr_out()
+
+
+def aupr_in(id_scores: ArrayLike, ood_scores: ArrayLike) -> float:
+    return curve(id_scores, ood_scores).aupr_in()
+
+
+def detection(id_scores: ArrayLike, ood_scores: ArrayLike) -> dict[str, float]:
+    """The five detection metrics, from one sort."""
+    c = curve(id_scores, ood_scores)
+    return {
+        "fpr95": c.fpr95(),
+        "auroc": c.auroc(),
+        "aupr_in": c.aupr_in(),
+        "aupr_out": c.aupr_out(),
+        "fpr95_ood_positive": c.fpr95_ood_positive(),
+    }
+
+
+def accuracy(predictions: ArrayLike, labels: ArrayLike) -> float:
+    """Share of rows predicted correctly, every row counting the same."""
+    predicted, true = np.asarray(predictions), np.asarray(labels)
+    if predicted.shape != true.shape:
+        raise ValueError(f"predictions have shape {predicted.shape}, labels {true.shape}; they must match")
+    if true.size == 0:
+        raise ValueError("predictions are empty; accuracy needs at least one row")
+    return float(np.mean(predicted == true))
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """What a method says of one set of rows; `labels` is None for rows of no known class."""
+
+    scores: NDArray[Any]
+    predictions: NDArray[Any]
+    labels: NDArray[Any] | None = None
+
+
+def evaluate(id: Scored, covariate: Scored, semantic: Scored) -> dict[str, float]:
+    """Every metric of METRICS, in that order; the `_full` ones count covariate rows as ID."""
+    if id.labels is None or covariate.labels is None:
+        raise ValueError("ID and covariate rows need labels; only semantic rows may go without")
+    id_scores = _checked("ID", id.scores)
+    covariate_scores = _checked("covariate", covariate.scores)
+    semantic_scores = _checked("semantic", semantic.scores)
+    full = curve(np.concatenate([id_scores, covariate_scores]), semantic_scores)
+    return {
+        "covariate_acc": accuracy(covariate.predictions, covariate.labels),
+        "id_acc": accuracy(id.predictions, id.labels),
+        **detection(id_scores, semantic_scores),
+        "auroc_full": full.auroc(),
+        "fpr95_full": full.fpr95(),
+    }
+
+
+def _average_precision(positives: NDArray[np.int64], negatives: NDArray[np.int64]) -> float:
+    """Precision at each threshold weighted by the recall gained there; both counts start at 0."""
+    precision = positives[1:] / (positives[1:] + negatives[1:])
+    # Dividing last keeps a perfect score at exactly 1, where a sum of rounded recalls can pass it.
+    return float(np.sum(np.diff(positives) * precision) / positives[-1])
+
+
+def _checked(name: str, scores: ArrayLike) -> NDArray[np.float64]:
+    rows = np.asarray(scores, dtype=np.float64)
+    if rows.ndim != 1:
+        raise ValueError(f"{name} scores have shape {rows.shape}; give one number per row")
+    if rows.size == 0:
+        raise ValueError(f"{name} scores are empty; a metric needs at least one row")
+    bad = np.count_nonzero(~np.isfinite(rows))
+    if bad:
+        raise ValueError(f"{name} scores are NaN or infinite in {bad} of {rows.size} rows; give finite ones")
+    return rows

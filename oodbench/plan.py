@@ -1,0 +1,240 @@
+"""What a command means: the cells it asks for, the trainings they share, which exist already. Imports no torch.
+
+A cell is suite x setting x method with its hyperparameters x seed. Its key is a hash of everything its numbers depend
+on: code of the method, values, recipe, network, splits, content of the data. Equal keys, equal numbers.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from oodbench import results, splits
+from oodbench.errors import UserError
+from oodbench.registry import DEFAULT_TRAINER, MethodSpec, Part, Registry
+from oodbench.suite import Setting, Suite
+
+PROTOCOL = 1  # raised when the harness itself changes what numbers come out
+
+
+def _hash(identity: Any) -> str:
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Training:
+    """One set of weights. What does not read the wild mixture is the same training in every setting."""
+
+    suite: Suite
+    trainer: Part
+    seed: int
+    setting: Setting | None  # None where the weights do not depend on it
+    parent: "Training | None"  # whose weights it starts from
+    init: Path | None = None  # weights given by the user that stand for this training
+
+    @property
+    def root(self) -> "Training":
+        return self if self.parent is None else self.parent.root
+
+    @cached_property
+    def init_digest(self) -> str | None:
+        if self.init is None:
+            return None
+        try:
+            return hashlib.sha256(self.init.read_bytes()).hexdigest()[:16]
+        except OSError as error:
+            raise UserError(f"cannot read '{self.init}': {error.strerror}; --init takes a file of weights") from None
+
+    @property
+    def recipe(self) -> str:
+        return "scratch" if self.parent is None else "finetune"
+
+    def identity(self, with_seed: bool = True) -> dict[str, Any]:
+        contents = self.suite.contents
+        data = {contents.id.dataset: splits.dataset(contents.id.dataset).fingerprint}
+        if self.setting is not None:
+            data = splits.fingerprints(self.suite, self.setting)
+        return {
+            "protocol": PROTOCOL,
+            "trainer": self.trainer.identity(),
+            "network": dataclasses.asdict(contents.network),
+            "recipe": dataclasses.asdict(getattr(contents.recipes, self.recipe)),
+            "id": dataclasses.asdict(contents.id),
+            "splits": dataclasses.asdict(contents.splits),
+            "corruptions": contents.corruptions if self.setting else None,
+            "semantic": dataclasses.asdict(contents.semantic[self.setting.semantic]) if self.setting else None,
+            "setting": dataclasses.asdict(self.setting) if self.setting else None,
+            "data": data,
+            "seed": self.seed if with_seed else None,
+            "init": self.init_digest,
+            "parent": self.parent.identity(with_seed) if self.parent else None,
+        }
+
+    @cached_property
+    def key(self) -> str:
+        return _hash(self.identity())
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The unit that is planned, run, stored and resumed."""
+
+    setting: Setting
+    method: MethodSpec
+    training: Training
+    folder: Path
+
+    @property
+    def suite(self) -> Suite:
+        return self.training.suite
+
+    @property
+    def seed(self) -> int:
+        return self.training.seed
+
+    def _identity(self, with_seed: bool) -> dict[str, Any]:
+        return {
+            "training": self.training.identity(with_seed),
+            "scorer": self.method.scorer.identity(),
+            "setting": dataclasses.asdict(self.setting),
+            "corruptions": self.suite.contents.corruptions,
+            "semantic": dataclasses.asdict(self.suite.contents.semantic[self.setting.semantic]),
+            "data": splits.fingerprints(self.suite, self.setting),
+        }
+
+    @cached_property
+    def key(self) -> str:
+        return _hash(self._identity(with_seed=True))
+
+    @cached_property
+    def variant(self) -> str:
+        """The key without the seed: what a mean over seeds must have in common."""
+        return _hash(self._identity(with_seed=False))
+
+    @cached_property
+    def path(self) -> Path:
+        setting = self.suite.setting_name(self.setting)
+        name = f"seed{self.seed}-{self.key[:8]}.json"
+        return self.folder / self.suite.label / setting / self.method.label / name
+
+    def __str__(self) -> str:
+        return f"{self.suite.setting_name(self.setting)} / {self.method.label} / seed {self.seed}"
+
+    def is_done(self) -> bool:
+        try:
+            found = results.read(self.path)
+        except results.Unreadable:
+            return False
+        return found.cell == self.key and found.status == "ok"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Cells in the order they will run, and those that need not."""
+
+    suite: Suite
+    folder: Path
+    cells: list[Cell]
+    done: list[Cell]
+    left_out: dict[str, str]  # methods of `all` that do not fit the suite, and why
+
+    @cached_property
+    def todo(self) -> list[Cell]:
+        done = {cell.path for cell in self.done}
+        return [cell for cell in self.cells if cell.path not in done]
+
+    @cached_property
+    def trainings(self) -> dict[str, tuple[Training, list[Cell]]]:
+        """The trainings that the cells still to run need, by key, each with its cells."""
+        grouped: dict[str, tuple[Training, list[Cell]]] = {}
+        for cell in self.todo:
+            grouped.setdefault(cell.training.key, (cell.training, []))[1].append(cell)
+        return grouped
+
+    @cached_property
+    def all_trainings(self) -> dict[str, Training]:
+        """With the ones that others start from."""
+        found: dict[str, Training] = {}
+        for training, _ in self.trainings.values():
+            chain: Training | None = training
+            while chain is not None:
+                found.setdefault(chain.key, chain)
+                chain = chain.parent
+        return found
+
+
+def make(
+    suite: Suite,
+    registry: Registry,
+    methods: str | Sequence[str],
+    settings: Sequence[str],
+    seeds: Sequence[int],
+    assignments: Iterable[str],
+    folder: Path,
+    force: bool = False,
+    init: Path | None = None,
+) -> Plan:
+    """Everything that can be wrong with a request is found here, before anything trains."""
+    names = [name.strip() for name in methods.split(",")] if isinstance(methods, str) else list(methods)
+    specs = registry.all() if names == ["all"] else [registry.method(name) for name in names]
+    specs = list({spec.name: spec for spec in specs}.values())
+    suite, specs = assign(suite, specs, assignments)
+    left_out = {}
+    for spec in list(specs):
+        missing = spec.needs - suite.provides
+        if missing:
+            reason = f"needs {' and '.join(sorted(missing))} data, which the suite '{suite.name}' does not have"
+            if names != ["all"]:
+                raise UserError(f"the method '{spec.name}' {reason}; leave it out or choose another suite")
+            left_out[spec.name] = reason
+            specs.remove(spec)
+    chosen = [suite.setting(text) for text in settings] or suite.settings
+    chosen = list(dict.fromkeys(chosen))
+    if not seeds:
+        raise UserError("no seed given; name at least one, for example --seeds 0,1,2")
+    cells = []
+    for seed in dict.fromkeys(seeds):
+        if seed < 0:
+            raise UserError(f"seed {seed} is negative; seeds are whole numbers from 0")
+        for spec in specs:
+            for setting in chosen:
+                training = _training(suite, registry, spec.trainer, setting, seed, init)
+                cells.append(Cell(setting, spec, training, folder))
+    done = [] if force else [cell for cell in cells if cell.is_done()]
+    return Plan(suite, folder, cells, done, left_out)
+
+
+def _training(
+    suite: Suite, registry: Registry, trainer: Part, setting: Setting, seed: int, init: Path | None
+) -> Training:
+    base = trainer.card.settings.get("starts_from")
+    parent = _training(suite, registry, Part(registry.card(base)), setting, seed, init) if base else None
+    reads_setting = "wild" in trainer.card.settings.get("needs", ()) or (
+        parent is not None and parent.setting is not None
+    )
+    given = init if trainer.card.name == DEFAULT_TRAINER else None
+    return Training(suite, trainer, seed, setting if reads_setting else None, parent, given)
+
+
+def assign(suite: Suite, specs: list[MethodSpec], assignments: Iterable[str]) -> tuple[Suite, list[MethodSpec]]:
+    """`--set scone.margin=-5` for a trainer or scorer among the chosen, `--set recipe.epochs=3` for the training."""
+    for assignment in assignments:
+        target, equals, text = assignment.partition("=")
+        part, dot, key = target.strip().partition(".")
+        if not equals or not dot:
+            raise UserError(f"'{assignment}' is not an assignment; write --set method.hyperparameter=value")
+        part, text = part.replace("_", "-"), text.strip()
+        if part == "recipe":
+            suite = suite.with_value(key, text)
+            continue
+        present = {each.card.name for spec in specs for each in (spec.trainer, spec.scorer)}
+        if part not in present:
+            raise UserError(
+                f"'{assignment}' sets nothing: no chosen method uses '{part}'; used are {', '.join(sorted(present))}"
+            )
+        specs = [spec.with_value(part, key, text) for spec in specs]
+    return suite, specs

@@ -1,0 +1,144 @@
+"""Results: one JSON file per cell, its raw scores beside it, and the ledger a run resumes from. Imports no torch.
+
+Folder: <results>/<suite>[-<preset>]/<setting>/<method>/seed<seed>-<cell>.json, with .npz (raw scores) and .jsonl
+(training log) of the same name. The fields are described in docs/results.md.
+"""
+
+import dataclasses
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oodbench.errors import UserError
+from oodbench.files import write_atomically, write_text
+from oodbench.metrics import Scored
+
+SCHEMA = 1
+WEIGHTS = "weights"  # the folder of cached weights inside a results folder
+
+
+@dataclass(frozen=True)
+class Result:
+    """One cell: what was run and what came out. Every field is described in docs/results.md."""
+
+    suite: str
+    preset: str | None
+    setting: str
+    method: str
+    group: str
+    seed: int
+    status: str  # "ok" or "failed"
+    error: str | None
+    metrics: dict[str, float]
+    cell: str
+    variant: str
+    config: dict[str, Any]
+    seeds: dict[str, int]
+    versions: dict[str, str]
+    device: str
+    data: dict[str, Any]
+    weights: str | None
+    notes: dict[str, Any]
+    seconds: dict[str, float]
+    written: str
+    schema: int = SCHEMA
+    path: Path | None = field(default=None, compare=False)  # where it was read from; not stored
+
+    @property
+    def suite_label(self) -> str:
+        return self.suite if self.preset is None else f"{self.suite}-{self.preset}"
+
+
+STORED = [f for f in dataclasses.fields(Result) if f.name != "path"]
+
+
+class Unreadable(Exception):
+    """A file that is not a result this version can read, and why."""
+
+
+def write(result: Result, path: Path, scores: dict[str, Scored], log: list[dict[str, Any]]) -> None:
+    """Raw scores and log first: a result that exists is complete."""
+    _keep_unreadable(path)
+    if scores:
+        arrays = {
+            f"{split}_{name}": array
+            for split, s in scores.items()
+            for name, array in vars(s).items()
+            if array is not None
+        }
+        write_atomically(path.with_suffix(".npz"), lambda file: np.savez_compressed(file, **arrays))
+    if log:
+        write_text(path.with_suffix(".jsonl"), "".join(json.dumps(record) + "\n" for record in log))
+    values = {f.name: getattr(result, f.name) for f in STORED}
+    write_text(path, json.dumps(values, indent=1, sort_keys=True, allow_nan=False) + "\n")
+
+
+def _keep_unreadable(path: Path) -> None:
+    """A file that stands where the result goes, but is none, is moved aside and not lost."""
+    if path.exists():
+        try:
+            read(path)
+        except Unreadable:
+            aside, n = path.with_suffix(".json.unreadable"), 1
+            while aside.exists():
+                aside, n = path.with_suffix(f".json.unreadable{n}"), n + 1
+            os.replace(path, aside)
+
+
+def read(path: Path) -> Result:
+    try:
+        values = json.loads(path.read_bytes())
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise Unreadable("truncated, or not JSON") from None
+    if not isinstance(values, dict) or not isinstance(values.get("schema"), int) or "cell" not in values:
+        raise Unreadable("not an oodbench result")
+    if values["schema"] > SCHEMA:
+        raise Unreadable(
+            f"written by a newer oodbench (schema {values['schema']}, this one reads {SCHEMA}); upgrade oodbench"
+        )
+    wrong = [f.name for f in STORED if f.name not in values] + sorted(set(values) - {f.name for f in STORED})
+    if wrong:
+        raise Unreadable(f"not a result of schema {SCHEMA}: missing or unknown field '{wrong[0]}'")
+    metrics = values["metrics"]
+    if not isinstance(metrics, dict) or not all(type(v) in (int, float) for v in metrics.values()):
+        raise Unreadable("damaged: 'metrics' does not map names to numbers")
+    for name in ("suite", "setting", "method", "group", "status", "cell", "variant", "written"):
+        if not isinstance(values[name], str):
+            raise Unreadable(f"damaged: '{name}' is not text")
+    if type(values["seed"]) is not int:
+        raise Unreadable("damaged: 'seed' is not a whole number")
+    return Result(**values, path=path)
+
+
+def read_scores(path: Path) -> dict[str, Scored]:
+    """The raw scores and predictions of a result, by split, for any metric one may think of later."""
+    with np.load(path.with_suffix(".npz"), allow_pickle=False) as arrays:
+        splits = dict.fromkeys(name.rsplit("_", 1)[0] for name in arrays.files)
+        return {s: Scored(arrays[f"{s}_scores"], arrays[f"{s}_predictions"], arrays.get(f"{s}_labels")) for s in splits}
+
+
+def read_folder(folder: Path) -> tuple[list[Result], dict[Path, str]]:
+    """Every result below a folder, and what could not be read and why."""
+    if not folder.is_dir():
+        raise UserError(f"there is no results folder '{folder}'; make one with: oodbench run --results {folder}")
+    results, problems = [], {}
+    for path in sorted(_json_files(folder)):
+        try:
+            results.append(read(path))
+        except Unreadable as error:
+            problems[path] = str(error)
+    return results, problems
+
+
+def _json_files(folder: Path) -> list[Path]:
+    found = []
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name != WEIGHTS and not name.startswith(".")]
+        found += [Path(parent, name) for name in files if name.endswith(".json") and not name.startswith(".")]
+    return found

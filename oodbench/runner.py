@@ -1,0 +1,268 @@
+"""Executes a plan: train once per distinct training, then every scorer on the shared outputs."""
+
+import os
+import time
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+
+from oodbench import metrics, provenance, results, splits
+from oodbench.checkpoints import read_weights
+from oodbench.data import Data, Split, WildMixture
+from oodbench.errors import UserError
+from oodbench.evaluation import TEST_SPLITS, Evaluation
+from oodbench.files import claim, write_atomically
+from oodbench.method import Trainer
+from oodbench.metrics import Scored
+from oodbench.networks import Classifier, Network
+from oodbench.plan import Cell, Plan, Training
+from oodbench.registry import catalogue, load_class
+from oodbench.results import Result
+from oodbench.seeds import derive
+from oodbench.suite import Setting, Suite
+from oodbench.training import Diverged, Loop, Progress, load_tensors
+
+
+class Reporter(Protocol):
+    """Who is told how a run goes."""
+
+    def training(self, training: Training, number: int, count: int) -> None: ...
+    def progress(self, progress: Progress) -> None: ...
+    def result(self, result: Result) -> None: ...
+
+
+def choose_device(name: str) -> torch.device:
+    """The one place a device is chosen; everything else follows its tensors."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"the device '{name}' cannot be used ({reason}); choose --device auto or cpu") from None
+    return device
+
+
+def build_model(suite: Suite, seed: int) -> Classifier:
+    """The suite's network with the initial weights that a seed gives, the same for every trainer."""
+    contents = suite.contents
+    data = splits.dataset(contents.id.dataset)
+    network: Network = load_class(catalogue("networks")[contents.network.name])(**contents.network.options)
+    torch.manual_seed(derive(seed, "init"))
+    body, dim = network.body(len(data.mean))
+    return Classifier(body, dim, splits.num_classes(suite), data.mean, data.std)
+
+
+def training_data(suite: Suite, parts: splits.Parts, setting: Setting | None) -> Data:
+    """What a trainer may read: without a setting, nothing of the wild mixture."""
+    labelled = Split(torch.from_numpy(parts.labelled.images), torch.from_numpy(parts.labelled.labels))
+    if setting is None:
+        return Data(labelled, splits.num_classes(suite))
+    wild_id, covariate, semantic = (
+        torch.from_numpy(part.images) for part in (parts.wild_id, parts.wild_covariate, parts.wild_semantic)
+    )
+    return Data(
+        labelled,
+        splits.num_classes(suite),
+        WildMixture(wild_id, covariate, semantic, setting.pi_c, setting.pi_s),
+        id_validation=torch.from_numpy(parts.id_validation.images),
+        mixed_validation=torch.from_numpy(splits.mixed_validation(parts, setting)),
+        id_test=torch.from_numpy(parts.id.images),
+    )
+
+
+def execute(plan: Plan, device: torch.device, reporter: Reporter, force: bool = False) -> list[Result]:
+    """Run what is still to do; the new results. A cell that fails is a result too, the others go on."""
+    check(plan)
+    run = _Run(plan, device, reporter, force)
+    waiting = list(plan.trainings.values())
+    count, finished = len(waiting), 0
+    while waiting:
+        postponed = []
+        for training, cells in waiting:
+            # What another process has claimed comes later; when only such is left, wait for it and use its results.
+            with claim(run.file(training, "lock"), wait=run.only_claimed_left) as mine:
+                if not mine:
+                    postponed.append((training, cells))
+                    continue
+                finished += 1
+                left = cells if force else [cell for cell in cells if not cell.is_done()]
+                if left:
+                    reporter.training(training, finished, count)
+                    run.cells(training, left)
+        run.only_claimed_left = len(postponed) == len(waiting)
+        waiting = postponed
+    return run.results
+
+
+def check(plan: Plan) -> None:
+    """What can only be found with the code at hand, still before anything trains."""
+    for method in {cell.method.label: cell.method for cell in plan.todo}.values():
+        method.trainer.make()
+        method.scorer.make()
+    for training in plan.all_trainings.values():
+        if training.init is not None:
+            read_weights(build_model(training.suite, training.seed), training.init)
+    probe = plan.folder / f".writable-{os.getpid()}"
+    write_atomically(probe, lambda file: None)
+    probe.unlink()
+
+
+@dataclass(frozen=True)
+class _Trained:
+    model: Classifier
+    log: list[dict[str, Any]]
+    notes: dict[str, Any]
+    seconds: float
+
+
+class _Run:
+    """The state of one execution: what is in memory and need not be made again."""
+
+    def __init__(self, plan: Plan, device: torch.device, reporter: Reporter, force: bool) -> None:
+        self.plan, self.device, self.reporter, self.force = plan, device, reporter, force
+        self.results: list[Result] = []
+        self.only_claimed_left = False
+        self._made_anew: set[str] = set()  # under --force, so that each is made anew once
+        self._parts: dict[tuple[Setting, int], splits.Parts] = {}
+
+    def file(self, training: Training, suffix: str) -> Path:
+        return self.plan.folder / results.WEIGHTS / f"{training.key}.{suffix}"
+
+    def parts(self, setting: Setting, seed: int) -> splits.Parts:
+        if (setting, seed) not in self._parts:
+            self._parts[setting, seed] = splits.build(self.plan.suite, setting, seed)
+        return self._parts[setting, seed]
+
+    def cells(self, training: Training, cells: list[Cell]) -> None:
+        """Train (or load) one network and evaluate every cell that uses it."""
+        try:
+            trained = self.trained(training, cells[0].setting)
+        except Diverged as failure:
+            for cell in cells:
+                self._store(cell, failure=str(failure))
+            return
+        evaluation = Evaluation(trained.model, self.parts(cells[0].setting, training.seed).labelled)
+        for cell in cells:
+            try:
+                scored, seconds = evaluation.score(cell.method.scorer, self.parts(cell.setting, cell.seed))
+            except (Diverged, UserError) as failure:
+                self._store(cell, trained, failure=str(failure))
+            else:
+                self._store(cell, trained, scored, {"train": trained.seconds, **seconds})
+
+    def trained(self, training: Training, setting: Setting) -> _Trained:
+        """The network of a training: given, from the cache, or trained from its last checkpoint or its start."""
+        model = build_model(training.suite, training.seed).to(self.device)
+        if training.init is not None:
+            read_weights(model, training.init)
+            return _Trained(_frozen(model), [], {"weights": f"given by --init {training.init.name}"}, 0.0)
+        stored = self.file(training, "pt")
+        if self.force and training.key not in self._made_anew:
+            self._forget_checkpoints(training)
+            contents = None
+        else:
+            contents = load_tensors(stored, self.device)
+        if contents is None:
+            contents = self._train(training, setting, model)
+            write_atomically(stored, lambda file: torch.save(contents, file))
+            self._forget_checkpoints(training)
+            self._made_anew.add(training.key)
+        model.load_state_dict(contents.pop("model"))
+        return _Trained(_frozen(model), **contents)
+
+    def _train(self, training: Training, setting: Setting, model: Classifier) -> dict[str, Any]:
+        if training.parent is not None:
+            with claim(self.file(training.parent, "lock"), wait=True):
+                try:
+                    parent = self.trained(training.parent, setting)
+                except Diverged as failure:
+                    raise Diverged(f"'{training.parent.trainer.card.name}', which it starts from: {failure}") from None
+            model.load_state_dict(parent.model.state_dict())
+        trainer: Trainer = training.trainer.make()
+        recipe = getattr(training.suite.contents.recipes, training.recipe)
+        data = training_data(training.suite, self.parts(setting, training.seed), training.setting)
+        loop = Loop(
+            recipe, derive(training.seed, "train"), self.device, self.file(training, "ckpt"), self.reporter.progress
+        )
+        torch.manual_seed(derive(training.seed, "trainer"))
+        started = time.perf_counter()
+        trainer.train(model, data, loop)
+        seconds = time.perf_counter() - started
+        return {"model": model.state_dict(), "log": loop.log, "notes": loop.notes, "seconds": seconds}
+
+    def _forget_checkpoints(self, training: Training) -> None:
+        for path in self.file(training, "ckpt").parent.glob(f"{training.key}.*ckpt"):
+            path.unlink(missing_ok=True)
+
+    def _store(
+        self,
+        cell: Cell,
+        trained: _Trained | None = None,
+        scored: dict[str, Scored] | None = None,
+        seconds: dict[str, float] | None = None,
+        failure: str | None = None,
+    ) -> None:
+        result = Result(
+            suite=cell.suite.name,
+            preset=cell.suite.preset,
+            setting=cell.suite.setting_name(cell.setting),
+            method=cell.method.label,
+            group=cell.method.group,
+            seed=cell.seed,
+            status="ok" if failure is None else "failed",
+            error=failure,
+            metrics=metrics.evaluate(**scored) if scored else {},
+            cell=cell.key,
+            variant=cell.variant,
+            config=provenance.configuration(cell),
+            seeds=provenance.seeds(cell),
+            versions=provenance.versions(),
+            device=provenance.device_name(self.device),
+            data=provenance.data(cell, self.parts(cell.setting, cell.seed)),
+            weights=provenance.weights_digest(trained.model) if trained else None,
+            notes=trained.notes if trained else {},
+            seconds={stage: round(value, 4) for stage, value in (seconds or {}).items()},
+            written=datetime.now(timezone.utc).isoformat(),
+        )
+        results.write(result, cell.path, scored or {}, trained.log if trained else [])
+        self.results.append(result)
+        self.reporter.result(result)
+
+
+def _frozen(model: Classifier) -> Classifier:
+    """Scorers that differentiate by the input then do not pay for the weights."""
+    return model.eval().requires_grad_(False)
+
+
+def estimate(plan: Plan, device: torch.device) -> float:
+    """Seconds the plan will take: the images it must pass, at the speed this machine shows on a few batches."""
+    if not plan.todo:
+        return 0.0
+    suite = plan.suite
+    parts = splits.build(suite, plan.todo[0].setting, seed=0)
+    data = training_data(suite, parts, setting=None)
+    size = min(suite.contents.recipes.scratch.batch_size, len(data.labelled))
+    model = build_model(suite, seed=0).to(device).train()
+    batch = next(data.batches(size, 0, device))
+    times = []
+    for _ in range(4):
+        started = time.perf_counter()
+        F.cross_entropy(model(batch.x), batch.y).backward()
+        float(model.head.bias.grad.sum())  # type: ignore[union-attr]  # wait for the device
+        times.append(time.perf_counter() - started)
+    per_image = min(times[1:]) / len(batch)
+    trained = 0
+    for training in plan.all_trainings.values():
+        recipe = getattr(suite.contents.recipes, training.recipe)
+        wild = 2 if training.setting is not None else 1
+        cached = training.init is not None or (plan.folder / results.WEIGHTS / f"{training.key}.pt").exists()
+        runs = 0 if cached else training.trainer.make().runs
+        trained += runs * recipe.epochs * len(data.labelled) * wild
+    scored = sum(len(getattr(parts, split)) for split in ("labelled", *TEST_SPLITS)) * len(plan.todo)
+    return per_image * (trained + scored / 3)  # a forward pass is about a third of a training step

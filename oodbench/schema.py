@@ -1,0 +1,181 @@
+"""Values against types, for suite files and for `--set`: what does not fit is an error that says where.
+
+Types are plain ones: bool, int, float, str, None, Literal, unions, list[T], dict[str, T] and dataclasses of these.
+"""
+
+import dataclasses
+import math
+import types
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import yaml
+
+from oodbench.errors import UserError, unknown
+
+T = TypeVar("T")
+Place = tuple[str | int, ...]
+
+
+class Misfit(UserError):
+    """A value that does not fit its type, and where in the file or command it stands."""
+
+    def __init__(self, place: Place, message: str) -> None:
+        super().__init__(f"{spell(place)}: {message}" if place else message)
+        self.place, self.message = place, message
+
+
+def spell(place: Place) -> str:
+    return ".".join(str(step) for step in place)
+
+
+def describe(type_: Any) -> str:
+    """A type in a user's words."""
+    origin = get_origin(type_)
+    if origin is Literal:
+        return " or ".join(repr(choice) if isinstance(choice, str) else str(choice) for choice in get_args(type_))
+    if origin in (Union, types.UnionType):
+        return " or ".join(describe(option) for option in get_args(type_))
+    if origin is list:
+        return f"a list of {describe(get_args(type_)[0])} values"
+    if origin is dict or dataclasses.is_dataclass(type_):
+        return "a mapping"
+    return {bool: "true or false", int: "a whole number", float: "a number", str: "text"}.get(type_, "nothing")
+
+
+def conform(value: Any, type_: Any, place: Place = ()) -> Any:
+    """`value` as `type_` (a whole number may stand for a number), or Misfit."""
+    origin, args = get_origin(type_), get_args(type_)
+    if type_ is Any:
+        return value
+    if dataclasses.is_dataclass(type_) and isinstance(value, dict):
+        return _record(value, type_, place)
+    if origin is Literal:
+        if any(value == choice and type(value) is type(choice) for choice in args):
+            return value
+    elif origin in (Union, types.UnionType):
+        for option in args:
+            try:
+                return conform(value, option, place)
+            except Misfit:
+                continue
+    elif origin is list and isinstance(value, list):
+        return [conform(item, args[0], (*place, i)) for i, item in enumerate(value)]
+    elif origin is dict and isinstance(value, dict):
+        return {conform(k, str, place): conform(v, args[1], (*place, k)) for k, v in value.items()}
+    elif type_ is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if math.isfinite(value):
+            return float(value)
+    elif type_ in (None, types.NoneType):
+        if value is None:
+            return None
+    elif isinstance(type_, type) and type(value) is type_:
+        return value
+    shown = "nothing" if value is None else repr(value)
+    raise Misfit(place, f"expected {describe(type_)}, got {shown}")
+
+
+def _record(value: dict[Any, Any], type_: Any, place: Place) -> Any:
+    hints = get_type_hints(type_)
+    fields = {field.name: field for field in dataclasses.fields(type_)}
+    for key in value:
+        if key not in fields:
+            raise Misfit((*place, str(key)), str(unknown("key", str(key), fields)))
+    for name, field in fields.items():
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if required and name not in value:
+            raise Misfit(place, f"the key '{name}' is missing; expected {describe(hints[name])}")
+    return type_(**{key: conform(item, hints[key], (*place, key)) for key, item in value.items()})
+
+
+class Document:
+    """A YAML file as plain values that remembers the line of each, so that errors can name it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lines: dict[Place, int] = {}
+        try:
+            node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+            self.values = self._read(node, ())
+        except OSError as error:
+            raise UserError(f"cannot read '{path}': {error.strerror}; check the name and its permissions") from None
+        except UnicodeDecodeError:
+            raise UserError(f"{path}: not a text file; expected YAML in UTF-8") from None
+        except yaml.MarkedYAMLError as error:
+            line = error.problem_mark.line + 1 if error.problem_mark else 1
+            raise UserError(f"{path}:{line}: not valid YAML: {error.problem or error.context}") from None
+        except yaml.YAMLError as error:
+            raise UserError(f"{path}:1: not valid YAML: {' '.join(str(error).split())}") from None
+
+    def _read(self, node: Any, place: Place) -> Any:
+        if node is None:
+            return {}
+        self.lines[place] = node.start_mark.line + 1
+        if isinstance(node, yaml.MappingNode):
+            values: dict[Any, Any] = {}
+            for key_node, value_node in node.value:
+                key = _scalar(key_node)
+                if key in values:
+                    line = key_node.start_mark.line + 1
+                    raise UserError(f"{self.path}:{line}: the key '{key}' stands twice; keep one")
+                values[key] = self._read(value_node, (*place, key))
+                self.lines[(*place, key)] = key_node.start_mark.line + 1
+            return values
+        if isinstance(node, yaml.SequenceNode):
+            return [self._read(item, (*place, i)) for i, item in enumerate(node.value)]
+        return _scalar(node)
+
+    def overlaid(self, place: Place) -> "Document":
+        """This document with the mapping at `place` laid over its top level."""
+        other = object.__new__(Document)
+        other.path, over = self.path, self.values
+        for step in place:
+            over = over[step]
+        other.values = merge(self.values, over)
+        inner = {path[len(place) :]: line for path, line in self.lines.items() if path[: len(place)] == place}
+        other.lines = {**self.lines, **inner}
+        return other
+
+    def conform(self, type_: type[T]) -> T:
+        """The whole document as a dataclass; a misfit names file and line."""
+        try:
+            if not isinstance(self.values, dict):
+                raise Misfit((), "expected a mapping of keys to values")
+            return conform(self.values, type_)
+        except Misfit as error:
+            raise self.error(error.place, error.message) from None
+
+    def error(self, place: Place, message: str) -> UserError:
+        known = place
+        while known and known not in self.lines:
+            known = known[:-1]
+        where = f"'{spell(place)}': " if place else ""
+        return UserError(f"{self.path}:{self.lines.get(known, 1)}: {where}{message}")
+
+
+def _scalar(node: Any) -> Any:
+    return yaml.SafeLoader("").construct_object(node, deep=True)
+
+
+def merge(base: Any, over: Any) -> Any:
+    """`over` laid on `base`: mappings join key by key, anything else is replaced."""
+    if isinstance(base, Mapping) and isinstance(over, Mapping):
+        return {**base, **{key: merge(base.get(key), value) for key, value in over.items()}}
+    return over
+
+
+def parse(text: str, type_: Any, place: Place) -> Any:
+    """The text after `=` in `--set name.key=text` as a value of `type_`."""
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        value = text
+    if isinstance(value, str):  # YAML reads 1e-3 as text
+        with suppress(ValueError):
+            value = float(value)
+    try:
+        return conform(value, type_, place)
+    except Misfit:
+        return conform(text, type_, place)

@@ -1,0 +1,263 @@
+"""Suite files: YAML in `benchmarks/` to a validated Suite, its settings and presets. Imports no data and no torch."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from oodbench.errors import UserError, unknown
+from oodbench.recipe import Recipe
+from oodbench.registry import catalogue, folder
+from oodbench.schema import Document, Misfit, Place, parse
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set, or some classes of one."""
+
+    dataset: str
+    classes: list[int] | None = None
+
+
+@dataclass(frozen=True)
+class Splits:
+    """How images are shared out. Shares are of what stands before them; the rest feeds the wild mixture."""
+
+    labelled: float = 0.5  # of the ID training images; the others never show their labels
+    mixed_validation: float = 0.3  # of each kind of unlabelled images
+    id_validation: float = 0.1  # of the clean unlabelled images; as many covariate ones are set aside
+    semantic_test: float = 0.3  # of a semantic set that has no test part of its own
+    covariate_from: Literal["unlabelled", "all"] = "unlabelled"  # whose corrupted copies the mixture may hold
+
+
+@dataclass(frozen=True)
+class NetworkChoice:
+    name: str
+    options: dict[str, bool | int | float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Recipes:
+    """One recipe for training from scratch, one for trainers that start from another's weights."""
+
+    scratch: Recipe
+    finetune: Recipe
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One column group of a table."""
+
+    semantic: str
+    covariate: str
+    severity: int
+    pi_c: float  # share of covariate images in the wild mixture
+    pi_s: float  # share of semantic images in it
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the settings of a suite have in common unless they say otherwise."""
+
+    covariate: str
+    severity: int
+    pi_c: float
+    pi_s: float
+
+
+@dataclass(frozen=True)
+class Column:
+    """A setting as a suite file lists it: the semantic set and what differs from the shared values."""
+
+    semantic: str
+    covariate: str | None = None
+    severity: int | None = None
+    pi_c: float | None = None
+    pi_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The keys of a suite file."""
+
+    title: str
+    id: Source
+    semantic: dict[str, Source]
+    corruptions: str  # a module of oodbench/corruptions
+    network: NetworkChoice
+    recipes: Recipes
+    setting: Shared
+    settings: list[Column]
+    splits: Splits = field(default_factory=Splits)
+    wild: bool = True  # false: no unlabelled mixture is to be had
+    presets: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A validated suite under one of its presets."""
+
+    name: str
+    path: Path
+    preset: str | None
+    contents: Contents
+
+    @property
+    def label(self) -> str:
+        """The name results are filed under."""
+        return self.name if self.preset is None else f"{self.name}-{self.preset}"
+
+    @cached_property
+    def settings(self) -> list[Setting]:
+        return [self._complete(column) for column in self.contents.settings]
+
+    @property
+    def provides(self) -> frozenset[str]:
+        """What a trainer may need and finds here."""
+        return frozenset({"wild"} if self.contents.wild else ())
+
+    def _complete(self, column: Column) -> Setting:
+        given = {key: value for key, value in vars(column).items() if value is not None}
+        return Setting(**{**vars(self.contents.setting), **given})
+
+    def setting_name(self, setting: Setting) -> str:
+        """The semantic set and whatever differs from the suite's shared values; `setting` reads it back."""
+        shared = vars(self.contents.setting)
+        differs = [f"{key}={value}" for key, value in vars(setting).items() if key in shared and value != shared[key]]
+        return ",".join([setting.semantic, *differs])
+
+    def setting(self, text: str) -> Setting:
+        """`unseen-digits`, or `unseen-digits,covariate=blur,severity=5`."""
+        types = {f.name: f.type for f in dataclasses.fields(Setting)}
+        values: dict[str, Any] = {}
+        for word in text.split(","):
+            key, equals, value = (part.strip() for part in word.partition("="))
+            if not equals:
+                key, value = "semantic", key
+            if key not in types:
+                raise unknown("part of a setting", key, types)
+            values[key] = parse(value, types[key], (f"setting {text}", key))
+        if "semantic" not in values:
+            values["semantic"] = self.settings[0].semantic
+        setting = self._complete(Column(**values))
+        check_setting(setting, self.contents)
+        return setting
+
+    def with_value(self, key: str, text: str) -> "Suite":
+        """`--set recipe.epochs=3`: one value of both recipes changed."""
+        types = {f.name: f.type for f in dataclasses.fields(Recipe)}
+        if key not in types:
+            raise unknown("key of the recipe", key, types)
+        value = parse(text, types[key], ("recipe", key))
+        recipes = Recipes(
+            **{
+                name: dataclasses.replace(recipe, **{key: value})
+                for name, recipe in vars(self.contents.recipes).items()
+            }
+        )
+        contents = dataclasses.replace(self.contents, recipes=recipes)
+        try:
+            check(contents)
+        except Misfit as error:
+            raise UserError(f"recipe.{key}={text}: {error.message}") from None
+        return dataclasses.replace(self, contents=contents)
+
+
+def suite_files() -> dict[str, Path]:
+    return {path.stem: path for path in sorted(folder("benchmarks").glob("*.yaml"))}
+
+
+def title(path: Path) -> str:
+    """A suite's first line in a list, without the work of checking the rest."""
+    values = Document(path).values
+    return str(values.get("title", "(no title)")) if isinstance(values, dict) else "(not a suite)"
+
+
+def load(name: str, preset: str | None = None) -> Suite:
+    """A suite by name, or from a YAML file of the user's."""
+    files = suite_files()
+    path = files.get(name) or Path(name)
+    if name not in files and path.suffix not in (".yaml", ".yml"):
+        raise unknown("suite", name, files)
+    document = Document(path)
+    contents = _checked(document)
+    for each in contents.presets:
+        overlaid = _checked(document.overlaid(("presets", each)))
+        contents = overlaid if each == preset else contents
+    if preset is not None and preset not in contents.presets:
+        raise unknown(f"preset of {path.stem}", preset, contents.presets)
+    return Suite(path.stem, path, preset, contents)
+
+
+def _checked(document: Document) -> Contents:
+    contents = document.conform(Contents)
+    try:
+        check(contents)
+    except Misfit as error:
+        raise document.error(error.place, error.message) from None
+    return contents
+
+
+def check(contents: Contents) -> None:
+    """What types cannot say: names that must exist, numbers that must make sense."""
+    datasets = catalogue("datasets")
+    sources: dict[Place, Source] = {("id",): contents.id}
+    sources |= {("semantic", name): source for name, source in contents.semantic.items()}
+    for place, source in sources.items():
+        if source.dataset not in datasets:
+            raise Misfit((*place, "dataset"), str(unknown("data set", source.dataset, datasets)))
+    networks = catalogue("networks")
+    if contents.network.name not in networks:
+        raise Misfit(("network", "name"), str(unknown("network", contents.network.name, networks)))
+    known = networks[contents.network.name].parameters
+    for option in contents.network.options:
+        if option not in known:
+            raise Misfit(("network", "options", option), str(unknown("option of the network", option, known)))
+    for kind, recipe in vars(contents.recipes).items():
+        for key in ("epochs", "batch_size", "lr"):
+            if getattr(recipe, key) <= 0:
+                raise Misfit(("recipes", kind, key), f"expected more than 0, got {getattr(recipe, key)}")
+        for key in ("momentum", "weight_decay", "decay"):
+            if getattr(recipe, key) < 0:
+                raise Misfit(("recipes", kind, key), f"expected 0 or more, got {getattr(recipe, key)}")
+    for name, share in vars(contents.splits).items():
+        if isinstance(share, float) and not 0 < share < 1:
+            raise Misfit(("splits", name), f"expected a share between 0 and 1, got {share}")
+    if contents.splits.mixed_validation + contents.splits.id_validation >= 1:
+        raise Misfit(("splits", "mixed_validation"), "mixed_validation + id_validation leave nothing for the mixture")
+    if not contents.settings:
+        raise Misfit(("settings",), "expected at least one setting")
+    for i, column in enumerate(contents.settings):
+        given = {key: value for key, value in vars(column).items() if value is not None}
+        try:
+            check_setting(Setting(**{**vars(contents.setting), **given}), contents)
+        except UserError as error:
+            raise Misfit(("settings", i), str(error)) from None
+
+
+def check_setting(setting: Setting, contents: Contents) -> None:
+    if setting.semantic not in contents.semantic:
+        raise unknown("semantic set", setting.semantic, contents.semantic)
+    kinds = corruption_kinds(contents.corruptions)
+    if setting.covariate not in kinds:
+        raise unknown("corruption", setting.covariate, kinds)
+    if not 1 <= setting.severity <= 5:
+        raise UserError(f"severity {setting.severity} does not exist; choose 1 to 5")
+    for key in ("pi_c", "pi_s"):
+        share = getattr(setting, key)
+        if not 0 <= share <= 1:
+            raise UserError(f"{key}={share:g} is not a share; choose a number from 0 to 1")
+    if setting.pi_c + setting.pi_s > 1 + 1e-9:
+        raise UserError(
+            f"pi_c + pi_s = {setting.pi_c + setting.pi_s:g} is more than the whole; choose shares that sum to 1 or less"
+        )
+
+
+def corruption_kinds(module: str) -> list[str]:
+    from importlib import import_module
+    from importlib.util import find_spec
+
+    if find_spec(f"oodbench.corruptions.{module}") is None:
+        raise Misfit(("corruptions",), f"there is no family of corruptions '{module}'")
+    return list(import_module(f"oodbench.corruptions.{module}").KINDS)

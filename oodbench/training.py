@@ -1,0 +1,227 @@
+"""The one training loop: optimiser, schedule, checkpoints, resuming, progress. Knows nothing of any method.
+
+An epoch's batches and random numbers follow from (seed, epoch) alone. A checkpoint therefore holds only weights, the
+optimiser's state and the log, and a training that resumes from one ends with the same bits as one never stopped.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from oodbench.data import Batch, Data
+from oodbench.files import write_atomically
+from oodbench.networks import Classifier
+from oodbench.recipe import Recipe
+from oodbench.seeds import derive
+
+Loss = Callable[[Classifier, Batch], Tensor]
+
+
+class Stateful(Protocol):
+    """A module or an optimiser."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state_dict: Any, /) -> Any: ...
+
+
+class Diverged(Exception):
+    """A loss or score that is no longer a number."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a training is."""
+
+    epoch: int  # of epochs, counted from 1
+    epochs: int
+    loss: float | None  # mean of the last whole epoch
+    images_per_second: float
+    remaining: float  # seconds
+
+
+def _silent(progress: Progress) -> None:
+    pass
+
+
+@dataclass
+class Loop:
+    """Trains under one recipe; a trainer asks it for epochs and may run its own code between them."""
+
+    recipe: Recipe
+    seed: int
+    device: torch.device
+    checkpoint: Path | None = None  # where to save progress and resume from
+    report: Callable[[Progress], None] = _silent
+    log: list[dict[str, Any]] = field(default_factory=list)  # one record per epoch
+    notes: dict[str, Any] = field(default_factory=dict)  # what the trainer found out and the result shall tell
+    step: int = 0  # optimiser steps taken before this one
+    first_of_epoch: bool = True  # whether this step is
+
+    _sums: dict[str, Tensor] = field(default_factory=dict, init=False)
+    _keep_last: bool = field(default=False, init=False)
+
+    def stage(self, name: str) -> "Loop":
+        """A loop for one of several trainings within this one, resumed on its own; its last state stays on disk."""
+        path = None if self.checkpoint is None else self.checkpoint.with_suffix(f".{name}.ckpt")
+        inner = Loop(self.recipe, self.seed, self.device, path, self.report)
+        inner._keep_last = True
+        return inner
+
+    def record(self, **values: Tensor) -> None:
+        """Add values of this step to the epoch's means in the log; nothing is read from the device here."""
+        for name, value in values.items():
+            self._sums[name] = self._sums.get(name, 0) + value.detach()
+
+    @property
+    def steps_in_all(self) -> int:
+        return self.recipe.epochs * self._steps
+
+    def epochs(
+        self,
+        model: Classifier,
+        data: Data,
+        loss: Loss,
+        extra: Sequence[nn.Module] = (),
+        extra_weight_decay: float = 0.0,
+    ) -> Iterator[dict[str, Any]]:
+        """Train epoch by epoch; hands control back after each with its log record, which the caller may add to.
+
+        `extra` modules are trained with the network and saved with it; what the caller changes in them between
+        epochs (a multiplier, say) is in the next checkpoint.
+        """
+        self._optimizer = optimizer = _sgd(self.recipe, model, extra, extra_weight_decay)
+
+        def step(batch: Batch) -> Tensor:
+            for group in optimizer.param_groups:
+                group["lr"] = self.recipe.rate(self.step, self.steps_in_all)
+            value = loss(model, batch)
+            optimizer.zero_grad(set_to_none=True)
+            value.backward()
+            optimizer.step()
+            return value
+
+        yield from self.passes(model, data, step, [model, *extra, optimizer])
+
+    def restart_optimizer(self) -> None:
+        """Forget the momentum of `epochs`, as a new optimiser would."""
+        self._optimizer.state.clear()
+
+    def passes(
+        self, model: Classifier, data: Data, step: Callable[[Batch], Tensor], state: Sequence[Stateful]
+    ) -> Iterator[dict[str, Any]]:
+        """The loop itself, for a trainer that takes its own steps: `step` returns a loss to log, `state` is saved."""
+        recipe, self._steps = self.recipe, data.steps(self.recipe.batch_size)
+        saver = _Saver(self.checkpoint, state, self.log)
+        first = saver.restore(self.device)
+        clock = _Clock(first, recipe.epochs, self.report)
+        for epoch in range(first, recipe.epochs):
+            if epoch > first:
+                saver.save(epoch)
+            torch.manual_seed(derive(self.seed, "epoch", epoch))
+            model.train()
+            losses = torch.zeros(self._steps, device=self.device)
+            self._sums = {}
+            batches = data.batches(recipe.batch_size, derive(self.seed, "batches", epoch), self.device)
+            for i, batch in enumerate(batches):
+                self.step, self.first_of_epoch = epoch * self._steps + i, i == 0
+                losses[i] = step(batch).detach()
+                clock.tick(epoch + (i + 1) / self._steps, len(batch) + (0 if batch.wild is None else len(batch.wild)))
+            _refuse_nan(losses, epoch * self._steps, self.log)
+            record = {"epoch": epoch, "lr": recipe.rate(self.step, self.steps_in_all), "loss": losses.mean().item()}
+            record |= {name: (total / self._steps).item() for name, total in self._sums.items()}
+            self.log.append(record)
+            clock.loss = record["loss"]
+            yield record
+        if self._keep_last and first < recipe.epochs:
+            saver.save(recipe.epochs, always=True)
+        clock.end()
+        model.eval()
+
+
+def _sgd(recipe: Recipe, model: nn.Module, extra: Sequence[nn.Module], extra_weight_decay: float) -> torch.optim.SGD:
+    groups: list[dict[str, Any]] = [{"params": [p for p in model.parameters() if p.requires_grad]}]
+    extra_parameters = [p for module in extra for p in module.parameters() if p.requires_grad]
+    if extra_parameters:
+        groups.append({"params": extra_parameters, "weight_decay": extra_weight_decay})
+    nesterov = recipe.nesterov and recipe.momentum > 0
+    return torch.optim.SGD(
+        groups, lr=recipe.lr, momentum=recipe.momentum, nesterov=nesterov, weight_decay=recipe.weight_decay
+    )
+
+
+def _refuse_nan(losses: Tensor, first_step: int, log: list[dict[str, Any]]) -> None:
+    """One look per epoch, so that a GPU never waits for it."""
+    bad = (~losses.isfinite()).nonzero()
+    if len(bad):
+        i = int(bad[0])
+        last = losses[i - 1].item() if i else log[-1]["loss"] if log else None
+        known = "there was no finite loss before it" if last is None else f"the last finite loss was {last:.4g}"
+        raise Diverged(f"the loss became {losses[i].item()} at step {first_step + i}; {known}")
+
+
+class _Saver:
+    """Writes checkpoints and reads them back."""
+
+    def __init__(self, path: Path | None, state: Sequence[Stateful], log: list[dict[str, Any]]) -> None:
+        self.path, self.state, self.log = path, state, log
+        self.saved_at, self.cost = time.perf_counter(), 0.0
+
+    def save(self, epoch: int, always: bool = False) -> None:
+        """Save, unless that would take more than 2 % of the time."""
+        now = time.perf_counter()
+        if self.path is None or (now - self.saved_at < 50 * self.cost and not always):
+            return
+        contents = {"epoch": epoch, "state": [each.state_dict() for each in self.state], "log": self.log}
+        write_atomically(self.path, lambda file: torch.save(contents, file))
+        self.saved_at = time.perf_counter()
+        self.cost = self.saved_at - now
+
+    def restore(self, device: torch.device) -> int:
+        """Load the checkpoint if there is one; the epoch to go on with."""
+        contents = None if self.path is None else load_tensors(self.path, device)
+        if contents is None:
+            return 0
+        for each, values in zip(self.state, contents["state"], strict=True):
+            each.load_state_dict(values)
+        self.log[:] = contents["log"]
+        return contents["epoch"]
+
+
+def load_tensors(path: Path, device: torch.device) -> dict[str, Any] | None:
+    """Weights or a checkpoint of ours; None if missing or damaged, since both can be made again."""
+    try:
+        return torch.load(path, map_location=device, weights_only=True)
+    except Exception:
+        return None
+
+
+class _Clock:
+    """Turns ticks of the loop into progress, a few times a second."""
+
+    def __init__(self, first: int, epochs: int, report: Callable[[Progress], None]) -> None:
+        self.first, self.epochs, self.report = first, epochs, report
+        self.started = self.reported = time.perf_counter()
+        self.images, self.done = 0, float(first)
+        self.loss: float | None = None
+
+    def tick(self, done: float, images: int) -> None:
+        self.images += images
+        self.done = done
+        if time.perf_counter() - self.reported > 0.2:
+            self._send()
+
+    def end(self) -> None:
+        if self.images:
+            self._send()
+
+    def _send(self) -> None:
+        self.reported = time.perf_counter()
+        elapsed = self.reported - self.started
+        remaining = elapsed * (self.epochs - self.done) / max(self.done - self.first, 1e-9)
+        epoch = min(int(self.done) + 1, self.epochs)
+        self.report(Progress(epoch, self.epochs, self.loss, self.images / max(elapsed, 1e-9), remaining))
