@@ -19,16 +19,20 @@ class KNN(Scorer):
 
     k: int = 50
 
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise UserError(f"knn.k={self.k} is out of range; choose 1 or more")
+
     def fit(self, train: Outputs) -> None:
-        if not 0 < self.k <= len(train.features):
+        if self.k > len(train.features):
             raise UserError(
                 f"knn.k={self.k} is out of range; choose 1 to {len(train.features)}, the number of training rows"
             )
-        self.bank = _normalized(train.features)
+        self.bank = _normalized(train.features.double())  # in float32 the differences of near rows cancel away
         self.bank_squares = self.bank.square().sum(dim=-1)
 
     def score(self, out: Outputs) -> Tensor:
-        return torch.cat([self._distance(rows) for rows in _normalized(out.features).split(100)])
+        return torch.cat([self._distance(rows) for rows in _normalized(out.features.double()).split(100)])
 
     def _distance(self, rows: Tensor) -> Tensor:
         """||a - b||^2 = ||a||^2 - 2 a'b + ||b||^2, a block at a time: exact, and small whatever the bank."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from oodbench.errors import UserError
 from oodbench.method import Outputs, Scorer
 
 
@@ -16,6 +17,10 @@ class Mahalanobis(Scorer):
     """Half the squared Mahalanobis distance to the nearest class mean, under one covariance for all classes."""
 
     magnitude: float = 0.0  # epsilon of a step towards the nearest class, in pixel units of [0, 1]
+
+    def __post_init__(self) -> None:
+        if self.magnitude < 0:
+            raise UserError(f"mahalanobis.magnitude={self.magnitude:g} is out of range; choose 0 or more")
 
     def fit(self, train: Outputs) -> None:
         assert train.y is not None

@@ -17,6 +17,10 @@ class ViM(Scorer):
 
     dim: int | Literal["auto"] = "auto"  # D, of the principal space
 
+    def __post_init__(self) -> None:
+        if self.dim != "auto" and self.dim < 1:
+            raise UserError(f"vim.dim={self.dim} is out of range; choose 1 or more, or auto")
+
     def fit(self, train: Outputs) -> None:
         features = train.features.double()
         head = train.model.head
@@ -31,7 +35,7 @@ class ViM(Scorer):
     def _principal(self, size: int) -> int:
         if self.dim == "auto":  # the authors' rule
             return 1000 if size >= 2048 else 512 if size >= 768 else size // 2
-        if not 0 < self.dim < size:
+        if self.dim >= size:
             raise UserError(
                 f"vim.dim={self.dim} is out of range; choose 1 to {size - 1} for the {size} features of the network"
             )

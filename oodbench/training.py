@@ -29,8 +29,8 @@ class Stateful(Protocol):
     def load_state_dict(self, state_dict: Any, /) -> Any: ...
 
 
-class Diverged(Exception):
-    """A loss or score that is no longer a number."""
+class Failed(Exception):
+    """A cell that cannot be finished, for example because its loss is no longer a number; others go on."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _refuse_nan(losses: Tensor, first_step: int, log: list[dict[str, Any]]) -> N
         i = int(bad[0])
         last = losses[i - 1].item() if i else log[-1]["loss"] if log else None
         known = "there was no finite loss before it" if last is None else f"the last finite loss was {last:.4g}"
-        raise Diverged(f"the loss became {losses[i].item()} at step {first_step + i}; {known}")
+        raise Failed(f"the loss became {losses[i].item()} at step {first_step + i}; {known}")
 
 
 class _Saver:

@@ -1,0 +1,32 @@
+"""D. Hendrycks et al., Deep Anomaly Detection with Outlier Exposure, ICLR 2019; the wild images as outliers."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from oodbench.errors import UserError
+from oodbench.functional import forward_both
+from oodbench.method import Batch, Classifier, Trainer
+
+
+@dataclass
+class OE(Trainer):
+    """Cross-entropy, and cross-entropy to the uniform distribution on wild images."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"wild"})
+    starts_from: ClassVar[str | None] = "erm"
+    scorer: ClassVar[str] = "msp"
+
+    weight: float = 0.5  # lambda
+    bn_mode: Literal["joint", "id_only", "frozen"] = "joint"  # whose statistics batch normalisation uses
+
+    def __post_init__(self) -> None:
+        if self.weight < 0:
+            raise UserError(f"oe.weight={self.weight:g} is out of range; choose 0 or more")
+
+    def loss(self, model: Classifier, batch: Batch) -> Tensor:
+        logits, wild = forward_both(model, batch, self.bn_mode)
+        to_uniform = (wild.logsumexp(dim=-1) - wild.mean(dim=-1)).mean()
+        return F.cross_entropy(logits, batch.y) + self.weight * to_uniform

@@ -1,0 +1,45 @@
+"""D. Krueger et al., Out-of-Distribution Generalization via Risk Extrapolation, ICML 2021; schedule of DomainBed."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from oodbench.data import check_environments
+from oodbench.errors import UserError
+from oodbench.functional import penalty_weight
+from oodbench.method import Batch, Classifier, Data, Loop, Trainer
+from oodbench.seeds import derive
+
+
+@dataclass
+class VREx(Trainer):
+    """Cross-entropy plus the variance of the environments' risks."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"environments"})
+
+    penalty: float = 10.0  # lambda
+    warmup: float = 0.1  # share of the training with lambda = 1; DomainBed: 500 of 5,000 steps
+    environments: str = "random:2"  # native, random:k or augment
+
+    def __post_init__(self) -> None:
+        check_environments(self.environments, "vrex")
+        if self.penalty < 0 or not 0 <= self.warmup < 1:
+            raise UserError("vrex.penalty must be 0 or more and vrex.warmup from 0 to below 1; change --set")
+
+    def train(self, model: Classifier, data: Data, loop: Loop) -> None:
+        def loss(model: Classifier, batch: Batch) -> Tensor:
+            assert batch.env is not None
+            weight, restart = penalty_weight(loop.step, loop.steps_in_all, self.warmup, self.penalty)
+            if restart:
+                loop.restart_optimizer()
+            losses = F.cross_entropy(model(batch.x), batch.y, reduction="none")
+            risks = torch.stack([losses[batch.env == e].mean() for e in batch.env.unique()])  # R_e
+            variance = risks.var(correction=0)
+            loop.record(risk=risks.mean(), penalty=variance)
+            return risks.mean() + weight * variance
+
+        for _ in loop.epochs(model, data.with_environments(self.environments, derive(loop.seed, "env")), loss):
+            pass
