@@ -25,6 +25,10 @@ _PUBLIC = {
     "Trainer": "oodbench.method",
     "Scorer": "oodbench.method",
     "Outputs": "oodbench.method",
+    "Batch": "oodbench.method",
+    "Classifier": "oodbench.method",
+    "Data": "oodbench.method",
+    "Loop": "oodbench.method",
     "UserError": "oodbench.errors",
 }
 __all__ = ["__version__", *_PUBLIC]

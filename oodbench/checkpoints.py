@@ -21,12 +21,14 @@ def read_weights(model: Classifier, path: Path) -> None:
         raise UserError(f"'{path}' is not a file of weights ({reason}); save one with torch.save") from None
     if isinstance(contents, dict) and isinstance(contents.get("model"), dict):
         contents = contents["model"]
-    if not isinstance(contents, dict) or not all(isinstance(value, Tensor) for value in contents.values()):
+    if not isinstance(contents, dict) or not all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in contents.items()
+    ):
         raise UserError(f"'{path}' holds no state dictionary; save model.state_dict()")
     found = {name.removeprefix("module."): value for name, value in contents.items()}
     wanted = model.state_dict()
     classes, ours = found.get("head.bias"), wanted["head.bias"]
-    if classes is not None and len(classes) != len(ours):
+    if classes is not None and classes.ndim == 1 and len(classes) != len(ours):
         raise UserError(f"'{path}' tells {len(classes)} classes apart, the suite has {len(ours)}; choose other weights")
     for name, value in wanted.items():
         if name.endswith("num_batches_tracked"):

@@ -2,10 +2,11 @@
 
 import argparse
 import os
+import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
@@ -39,6 +40,17 @@ examples:
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; see '{self.prog} --help'")
+
+
+def _one_of(kind: str, known: Iterable[str]) -> Callable[[str], str]:
+    """An argument that must be one of these names; unlike argparse's `choices` it answers with the nearest."""
+
+    def check(name: str) -> str:
+        if name not in known:
+            raise unknown(kind, name, known)
+        return name
+
+    return check
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -95,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--plugin", action="append", default=[], metavar="FILE.py", help="a file with a method of yours")
     how = run.add_argument_group("how to run")
     how.add_argument("--init", metavar="FILE", help="weights of the suite's network that stand for those of erm")
-    how.add_argument("--device", default="auto", help="auto (default), cpu, cuda, cuda:1, mps")
+    how.add_argument("--device", default="auto", help="auto (default), cpu, cuda, cuda:1")
     how.add_argument("--results", default="results", metavar="DIR", help="where results go (default: results)")
     how.add_argument("--dry-run", action="store_true", help="print the plan and the time it will take, run nothing")
     how.add_argument("--force", action="store_true", help="run again what is done already")
@@ -104,7 +116,13 @@ def _parser() -> argparse.ArgumentParser:
         "table", _table, "print the results of a folder as tables", "oodbench table results/ --format latex"
     )
     table.add_argument("folder", metavar="DIR", help="a results folder")
-    table.add_argument("--format", default="markdown", choices=render.FORMATS)
+    table.add_argument(
+        "--format",
+        default="markdown",
+        type=_one_of("format", render.FORMATS),
+        metavar="F",
+        help=", ".join(render.FORMATS) + " (default: markdown)",
+    )
     table.add_argument(
         "--metrics",
         default=",".join(tables.DEFAULT_METRICS),
@@ -114,7 +132,13 @@ def _parser() -> argparse.ArgumentParser:
     table.add_argument("--seeds", default="all", metavar="all|N", help="how many seeds to average (default: all)")
 
     listing = command("list", _list, "list methods, suites, data sets and networks", "oodbench list methods")
-    listing.add_argument("kind", nargs="?", choices=list(_LISTS), help="only these (default: everything)")
+    listing.add_argument(
+        "kind",
+        nargs="?",
+        type=_one_of("list", _LISTS),
+        metavar="|".join(_LISTS),
+        help="only these (default: everything)",
+    )
     show = command("show", _show, "describe a method, suite, data set or network", "oodbench show knn")
     show.add_argument("name")
     for sub in (listing, show):
@@ -136,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.print_help()
             return 0
         status: int = parsed.act(parsed)
-        sys.stdout.flush()
+        print(end="", flush=True)
         return status
     except UserError as error:
         print(f"oodbench: {' '.join(str(error).split())}", file=sys.stderr)
@@ -146,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:  # `oodbench table results | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 1 if given[0] == "run" else 0
 
 
 def _numbers(text: str) -> list[int]:
@@ -170,12 +194,13 @@ def _run(given: argparse.Namespace) -> int:
         print(f"left out: {name} {reason}")
     if given.dry_run:
         return _describe_plan(plan, given.device)
-    counts = f"{len(plan.cells)} cells, {len(plan.done)} done already, {len(plan.todo)} to run"
     if not plan.todo:
-        print(f"{suite.label}: {counts}: nothing to do (--force runs them again).")
+        print(f"{_counts(plan)}: nothing to do (--force runs them again).")
         _print_tables(plan)
         return 0
-    print(f"{suite.label}: {counts} in {len(plan.trainings)} trainings; results go to {folder}")
+    print(f"{_counts(plan)} in {_count(plan.trainings, 'training')}; results go to {folder}")
+    # Threads that wait by spinning slow a shared machine down many times over; torch reads this when imported.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from oodbench import runner
 
     device = runner.choose_device(given.device)
@@ -200,7 +225,7 @@ def _print_tables(plan: "Plan") -> None:
     print()
     print(render.render(built, "text"))
     print(f"The same table: {home / 'table.md'} and {home / 'table.tex'}")
-    print(f"Next: oodbench table {plan.folder} --format latex")
+    print(f"Next: oodbench table {shlex.quote(str(plan.folder))} --format latex")
 
 
 def _report_problems(problems: dict[Path, str]) -> None:
@@ -212,21 +237,32 @@ def _describe_plan(plan: "Plan", device_name: str) -> int:
     from oodbench import runner
 
     device = runner.choose_device(device_name)
-    print(f"{plan.suite.label}: {len(plan.cells)} cells, {len(plan.done)} done already, {len(plan.todo)} to run")
+    runner.check(plan)
+    seconds = runner.estimate(plan, device)
+    print(_counts(plan))
     done = {cell.path for cell in plan.done}
     for cell in plan.cells:
         print(f"  {'done  ' if cell.path in done else 'to run'}  {cell}")
     if plan.todo:
-        print(f"{len(plan.all_trainings)} trainings, each shared by its cells:")
+        print(f"{_count(plan.all_trainings, 'training')}, shared by their cells:")
     for key, training in plan.all_trainings.items():
         cells = plan.trainings[key][1] if key in plan.trainings else []
-        print(f"  {_name(training)}: {len(cells)} cells" + ("" if cells else ", only to start others from"))
-    print(f"estimated time on {device}: {_duration(runner.estimate(plan, device))}")
+        print(f"  {_name(training)}: {_count(cells, 'cell') if cells else 'only to start others from'}")
+    print(f"estimated time on {device}: {_duration(seconds)}")
     return 0
 
 
+def _counts(plan: "Plan") -> str:
+    todo = f"{len(plan.done)} done already, {len(plan.todo)} to run"
+    return f"{plan.suite.label}: {_count(plan.cells, 'cell')}, {todo}"
+
+
+def _count(things: Sized, name: str) -> str:
+    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
+
+
 def _name(training: "Training") -> str:
-    words = [",".join([training.trainer.card.name, *(f"{k}={v}" for k, v in training.trainer.changed.items())])]
+    words = [training.trainer.label]
     if training.setting is not None:
         words.append(training.suite.setting_name(training.setting))
     return ", ".join([*words, f"seed {training.seed}"])
@@ -294,7 +330,7 @@ def _outcome(result: "Result") -> str:
 def _table(given: argparse.Namespace) -> int:
     found, problems = ledger.read_folder(Path(given.folder))
     _report_problems(problems)
-    if not (given.seeds == "all" or (given.seeds.isdigit() and int(given.seeds) > 0)):
+    if not (given.seeds == "all" or (given.seeds.isdecimal() and int(given.seeds) > 0)):
         raise UserError(f"--seeds {given.seeds} is neither 'all' nor a number from 1; say how many seeds to average")
     seeds: int | Literal["all"] = "all" if given.seeds == "all" else int(given.seeds)
     names = [name.strip() for name in given.metrics.split(",") if name.strip()]

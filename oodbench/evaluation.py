@@ -14,7 +14,7 @@ from oodbench.outputs import Outputs, forward
 from oodbench.registry import Part
 from oodbench.splits import Part as Images
 from oodbench.splits import Parts
-from oodbench.training import Diverged
+from oodbench.training import Failed
 
 TEST_SPLITS = ("id", "covariate", "semantic")
 
@@ -68,12 +68,13 @@ class Evaluation:
         if key not in self._scores:
             started = time.perf_counter()
             with torch.no_grad():
-                values = scorer.score(out).detach()
-            self._scores[key] = values, time.perf_counter() - started
+                values = scorer.score(out)
+            spent = time.perf_counter() - started
             name, rows = spec.card.name, len(images)
-            if values.shape != (rows,):
-                shape = tuple(values.shape)
-                raise UserError(f"'{name}' scored {rows} rows with shape {shape}; return one number per row")
+            if not isinstance(values, Tensor) or values.shape != (rows,):
+                found = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else f"a {type(values).__name__}"
+                raise UserError(f"'{name}' scored {rows} rows with {found}; return a tensor of one number per row")
             if not values.isfinite().all():
-                raise Diverged(f"'{name}' gave {int((~values.isfinite()).sum())} of {rows} scores that are not finite")
+                raise Failed(f"'{name}' gave {int((~values.isfinite()).sum())} of {rows} scores that are not finite")
+            self._scores[key] = values.detach(), spent
         return self._scores[key]

@@ -15,6 +15,10 @@ except ImportError:  # Windows: two processes may then do the same work, but sti
     fcntl = None  # type: ignore[assignment]
 
 
+class CannotWrite(UserError):
+    """A full disk, or a folder that is closed to us: no fault of any method."""
+
+
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Let `write` fill a file that appears under its name only when complete and on disk."""
     try:
@@ -30,9 +34,12 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         except BaseException:
             os.unlink(name)
             raise
-    except OSError as error:
-        raise UserError(
-            f"cannot write '{path}': {error.strerror}; free space, fix permissions or choose another folder"
+    except (OSError, RuntimeError) as error:
+        cause = error if isinstance(error, OSError) else error.__context__  # torch.save hides a full disk in its own
+        if not isinstance(cause, OSError):
+            raise
+        raise CannotWrite(
+            f"cannot write '{path}': {cause.strerror}; free space, fix permissions or choose another folder"
         ) from None
 
 
@@ -59,7 +66,7 @@ def claim(path: Path, wait: bool) -> Iterator[bool]:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = open(path, "ab")  # noqa: SIM115
     except OSError as error:
-        raise UserError(f"cannot write '{path}': {error.strerror}; choose another folder with --results") from None
+        raise CannotWrite(f"cannot write '{path}': {error.strerror}; choose another folder with --results") from None
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)

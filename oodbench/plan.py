@@ -7,6 +7,7 @@ on: code of the method, values, recipe, network, splits, content of the data. Eq
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -118,8 +119,9 @@ class Cell:
     @cached_property
     def path(self) -> Path:
         setting = self.suite.setting_name(self.setting)
+        method = re.sub(r"[^\w.,=+-]", "_", self.method.label)[:200]  # a hyperparameter may be any text
         name = f"seed{self.seed}-{self.key[:8]}.json"
-        return self.folder / self.suite.label / setting / self.method.label / name
+        return self.folder / self.suite.label / setting / method / name
 
     def __str__(self) -> str:
         return f"{self.suite.setting_name(self.setting)} / {self.method.label} / seed {self.seed}"
@@ -179,16 +181,19 @@ def make(
     init: Path | None = None,
 ) -> Plan:
     """Everything that can be wrong with a request is found here, before anything trains."""
-    names = [name.strip() for name in methods.split(",")] if isinstance(methods, str) else list(methods)
-    specs = registry.all() if names == ["all"] else [registry.method(name) for name in names]
-    specs = list({spec.name: spec for spec in specs}.values())
+    words = methods.split(",") if isinstance(methods, str) else methods
+    names = [word.strip() for word in words if word.strip()]
+    if not names:
+        raise UserError("no method given; name at least one, for example --methods msp,knn")
+    named = [registry.method(name) for name in names if name != "all"]
+    specs = list({spec.name: spec for spec in [*(registry.all() if "all" in names else ()), *named]}.values())
     suite, specs = assign(suite, specs, assignments)
-    left_out = {}
+    left_out = {name: f"cannot be used: {why}" for name, why in registry.broken.items() if "all" in names}
     for spec in list(specs):
         missing = spec.needs - suite.provides
         if missing:
             reason = f"needs {' and '.join(sorted(missing))} data, which the suite '{suite.name}' does not have"
-            if names != ["all"]:
+            if spec.name in {each.name for each in named}:
                 raise UserError(f"the method '{spec.name}' {reason}; leave it out or choose another suite")
             left_out[spec.name] = reason
             specs.remove(spec)
@@ -209,10 +214,19 @@ def make(
 
 
 def _training(
-    suite: Suite, registry: Registry, trainer: Part, setting: Setting, seed: int, init: Path | None
+    suite: Suite,
+    registry: Registry,
+    trainer: Part,
+    setting: Setting,
+    seed: int,
+    init: Path | None,
+    later: tuple[str, ...] = (),
 ) -> Training:
-    base = trainer.card.settings.get("starts_from")
-    parent = _training(suite, registry, Part(registry.card(base)), setting, seed, init) if base else None
+    if trainer.card.name in later:
+        raise UserError(f"'{trainer.card.path}' starts from itself; name another trainer in starts_from")
+    base = registry.start_of(trainer.card)
+    later = (*later, trainer.card.name)
+    parent = _training(suite, registry, Part(base), setting, seed, init, later) if base else None
     reads_setting = "wild" in trainer.card.settings.get("needs", ()) or (
         parent is not None and parent.setting is not None
     )

@@ -14,7 +14,7 @@ from oodbench import splits
 from oodbench.plan import Cell
 from oodbench.seeds import derive
 
-SEEDS = ("init", "labelled", "semantic", "trainer", "train")  # the purposes a run's seed is derived for
+SEEDS = ("init", "labelled", "covariate", "semantic", "trainer", "train")  # the purposes a run's seed is derived for
 
 
 def configuration(cell: Cell) -> dict[str, Any]:

@@ -8,7 +8,9 @@ import ast
 import hashlib
 import importlib
 import importlib.util
+import re
 import sys
+import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,11 +19,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from oodbench.errors import UserError, unknown
-from oodbench.schema import parse
+from oodbench.schema import Misfit, conform, parse
 
 PACKAGE = Path(__file__).parent
 KINDS = ("Trainer", "Scorer")
-DEFAULT_TRAINER = "erm"
+NEEDS = ("wild", "environments")
+RESERVED = ("all", "recipe")  # they mean something else in `--methods` and `--set`
+DEFAULT_TRAINER, DEFAULT_SCORER = "erm", "energy"
 
 
 @dataclass(frozen=True)
@@ -49,14 +53,20 @@ class Card:
     settings: dict[str, Any]  # literal class variables: needs, scorer, starts_from, ...
     sources: tuple[Path, ...] = field(repr=False)  # this file and those of its base classes
 
+    @property
+    def is_ours(self) -> bool:
+        """Not a user's: what goes wrong in it is a bug."""
+        return self.module.startswith("oodbench.")
+
     def digest(self) -> str:
         """Changes when the code changes; comments, docstrings and layout do not count."""
-        return hashlib.sha256("\n".join(_code(path) for path in self.sources).encode()).hexdigest()[:16]
+        texts = [_code(path.read_text(encoding="utf-8")) for path in self.sources]
+        return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
 @cache
-def _code(path: Path) -> str:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def _code(text: str) -> str:
+    tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
@@ -114,16 +124,19 @@ def read_cards(path: Path, module: str, name: str | None = None) -> list[Card]:
     return cards
 
 
-def _lineage(node: ast.ClassDef, tree: ast.Module, path: Path) -> Iterable[tuple[ast.ClassDef | str, Path]]:
+def _lineage(
+    node: ast.ClassDef, tree: ast.Module, path: Path, below: tuple[ast.ClassDef, ...] = ()
+) -> Iterable[tuple[ast.ClassDef | str, Path]]:
     """The class, its bases in this and other method files, and last the name of the harness's class, if any."""
     yield node, path
-    if not node.bases:
+    if not node.bases or node in below:  # a class cannot derive from itself; importing it says so
         return
+    below = (*below, node)
     base = node.bases[0]
     name = base.id if isinstance(base, ast.Name) else base.attr if isinstance(base, ast.Attribute) else ""
     for other in tree.body:
         if isinstance(other, ast.ClassDef) and other.name == name:
-            yield from _lineage(other, tree, path)
+            yield from _lineage(other, tree, path, below)
             return
         if isinstance(other, ast.ImportFrom) and any((a.asname or a.name) == name for a in other.names):
             original = next(a.name for a in other.names if (a.asname or a.name) == name)
@@ -154,15 +167,17 @@ _TYPES = {"bool": bool, "int": int, "float": float, "str": str, "Literal": Liter
 
 def _read_body(node: ast.ClassDef, path: Path, parameters: dict[str, Parameter], settings: dict[str, Any]) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
+    value: ast.expr | None
     for statement in node.body:
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
             name, annotation, value = statement.targets[0].id, None, statement.value
-        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value:
-            name, annotation, value = statement.target.id, ast.unparse(statement.annotation), statement.value
+        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            name, annotation, value = statement.target.id, _annotation(statement.annotation), statement.value
         else:
             continue
-        literal = _literal(value)
-        if annotation is None or annotation.startswith("ClassVar"):
+        where = f"{path}:{statement.lineno}"
+        literal = None if value is None else _literal(value)
+        if annotation is None or annotation.startswith(("ClassVar", "typing.ClassVar")):
             settings[name] = literal
             if name in parameters:  # WOODS fixes SCONE's margin: no longer a hyperparameter
                 del parameters[name]
@@ -170,13 +185,29 @@ def _read_body(node: ast.ClassDef, path: Path, parameters: dict[str, Parameter],
         try:
             type_ = eval(annotation, {"__builtins__": {}}, _TYPES)
         except Exception:
-            where = f"{path}:{statement.lineno}"
             raise UserError(
                 f"{where}: hyperparameter '{name}' has the type {annotation}; use bool, int, float, str or Literal"
             ) from None
+        if value is None:
+            raise UserError(f"{where}: hyperparameter '{name}' has no default; give it one")
+        if not any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
+            raise UserError(f"{where}: hyperparameter '{name}' has no effect; write @dataclass above class {node.name}")
+        if not isinstance(literal, _Expression):
+            try:
+                literal = conform(literal, type_)
+            except Misfit as error:
+                raise UserError(f"{where}: the default of hyperparameter '{name}': {error}") from None
         line = lines[statement.end_lineno - 1] if statement.end_lineno else ""
         comment = line[statement.end_col_offset or 0 :].strip().removeprefix("#").strip()
         parameters[name] = Parameter(name, type_, literal, comment)
+
+
+class _Expression(str):
+    """The text of a value that is not written out."""
+
+
+def _annotation(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ast.unparse(node)
 
 
 def _literal(node: ast.expr) -> Any:
@@ -185,7 +216,7 @@ def _literal(node: ast.expr) -> Any:
     try:
         return ast.literal_eval(node)
     except ValueError:
-        return ast.unparse(node)
+        return _Expression(ast.unparse(node))
 
 
 class Registry:
@@ -198,24 +229,28 @@ class Registry:
             self._add(path, f"oodbench.methods.{path.stem}")
         for entry in sorted(entry_points(group="oodbench.methods"), key=lambda e: e.name):
             try:
-                spec = importlib.util.find_spec(entry.module)
-                if spec is None or spec.origin is None:
-                    raise UserError(f"the module '{entry.module}' is not installed")
-                self._add(Path(spec.origin), entry.module, entry.name)
-            except (UserError, ImportError) as error:
-                self.broken[command_name(entry.name)] = str(error)
-        for plugin in plugins:
-            path = Path(plugin)
-            if not path.is_file():
-                raise UserError(f"there is no plugin file '{plugin}'; give the path of a Python file")
-            self._add(path.resolve(), f"oodbench_plugin_{path.stem}")
+                self._add(_module_file(entry.module), entry.module, entry.name, entry.attr)
+            except Exception as error:  # whatever an installed package does, the other methods stay at hand
+                self.broken[command_name(entry.name)] = " ".join(str(error).split())
+        for path in dict.fromkeys(Path(plugin).resolve() for plugin in plugins):
+            if not path.is_file() or path.suffix != ".py":
+                raise UserError(f"there is no plugin file '{path}'; give the path of a file that ends in .py")
+            self._add(path, f"oodbench_plugin_{path.stem}")
 
-    def _add(self, path: Path, module: str, name: str | None = None) -> None:
+    def _add(self, path: Path, module: str, name: str | None = None, class_name: str | None = None) -> None:
         cards = [card for card in read_cards(path, module, name) if card.kind in KINDS]
+        cards = [card for card in cards if class_name in (None, "", card.class_name)]
         if len(cards) != 1:
             found = "no class" if not cards else " and ".join(card.class_name for card in cards)
             raise UserError(f"'{path}' defines {found} derived from Trainer or Scorer; a method file defines just one")
         card = cards[0]
+        if not re.fullmatch(r"\w[\w-]*", card.name) or card.name in RESERVED:
+            raise UserError(f"'{card.name}' cannot name a method: rename '{path}', letters, digits and _ will do")
+        needs = card.settings.get("needs", frozenset())
+        if not isinstance(needs, set | frozenset):
+            raise UserError(f"'{path}': expected needs = frozenset({{...}}) of {' and '.join(NEEDS)}, got {needs!r}")
+        for need in needs - {*NEEDS}:
+            raise UserError(f"'{path}': {unknown('need', str(need), NEEDS)}")
         if card.name in self.cards:
             other = self.cards[card.name].path
             raise UserError(f"the method name '{card.name}' is taken by '{other}'; rename '{path}'")
@@ -223,26 +258,41 @@ class Registry:
 
     def card(self, name: str) -> Card:
         wanted = command_name(name)
+        if wanted in self.cards:
+            return self.cards[wanted]
         if wanted in self.broken:
             raise UserError(f"the installed method '{wanted}' cannot be used: {self.broken[wanted]}")
-        if wanted not in self.cards:
-            raise unknown("method", name, self.cards)
-        return self.cards[wanted]
+        raise unknown("method", name, self.cards)
+
+    def scorer_of(self, trainer: Card) -> Card:
+        return self._named_by(trainer, "scorer", trainer.settings.get("scorer", DEFAULT_SCORER), "Scorer")
+
+    def start_of(self, trainer: Card) -> Card | None:
+        name = trainer.settings.get("starts_from")
+        return None if name is None else self._named_by(trainer, "starts_from", name, "Trainer")
+
+    def _named_by(self, trainer: Card, key: str, name: str, kind: str) -> Card:
+        where = f"'{trainer.path}' says {key} = '{name}'"
+        try:
+            found = self.card(name)
+        except UserError as error:
+            raise UserError(f"{where}: {error}") from None
+        if found.kind != kind:
+            raise UserError(f"{where}, which is a {found.kind.lower()}; name a {kind.lower()}")
+        return found
 
     def method(self, name: str) -> "MethodSpec":
         """`scone` is SCONE with its own scorer, `knn` is ERM with KNN, `mixup+knn` any trainer with any scorer."""
         parts = [part.strip() for part in name.split("+")]
-        cards = [self.card(part) for part in parts]
+        cards = [self.card(part) for part in parts] if all(parts) else []
         kinds = [card.kind for card in cards]
         if kinds == ["Trainer"]:
-            scorer = self.card(cards[0].settings.get("scorer", "energy"))
-            return MethodSpec(cards[0].name, Part(cards[0]), Part(scorer))
+            return MethodSpec(cards[0].name, Part(cards[0]), Part(self.scorer_of(cards[0])))
         if kinds == ["Scorer"]:
             return MethodSpec(cards[0].name, Part(self.card(DEFAULT_TRAINER)), Part(cards[0]))
         if kinds == ["Trainer", "Scorer"]:
-            trainer, scorer = cards
-            label = scorer.name if trainer.name == DEFAULT_TRAINER else f"{trainer.name}+{scorer.name}"
-            return MethodSpec(label, Part(trainer), Part(scorer))
+            label = cards[1].name if cards[0].name == DEFAULT_TRAINER else f"{cards[0].name}+{cards[1].name}"
+            return MethodSpec(label, Part(cards[0]), Part(cards[1]))
         raise UserError(f"'{name}' is not a method; a pair is written trainer+scorer, for example 'mixup+knn'")
 
     def all(self) -> "list[MethodSpec]":
@@ -260,6 +310,10 @@ class Part:
     def values(self) -> dict[str, Any]:
         return {name: self.changed.get(name, p.default) for name, p in self.card.parameters.items()}
 
+    @property
+    def label(self) -> str:
+        return ",".join([self.card.name, *(f"{key}={_short(value)}" for key, value in sorted(self.changed.items()))])
+
     def with_value(self, name: str, text: str) -> "Part":
         if name not in self.card.parameters:
             raise unknown(f"hyperparameter of {self.card.name}", name, self.card.parameters)
@@ -274,7 +328,16 @@ class Part:
 
     def make(self) -> Any:
         """Import the class and build it."""
-        return load_class(self.card)(**self.changed)
+        loaded = load_class(self.card)
+        try:
+            return loaded(**self.changed)
+        except UserError:
+            raise
+        except Exception as error:
+            if self.card.is_ours:
+                raise
+            reason = f"{type(error).__name__}: {error}"
+            raise UserError(f"'{self.card.path}': {self.card.class_name} cannot be built: {reason}") from error
 
 
 @dataclass(frozen=True)
@@ -296,7 +359,9 @@ class MethodSpec:
 
     @property
     def needs(self) -> frozenset[str]:
-        return frozenset(self.trainer.card.settings.get("needs", frozenset()))
+        needs = frozenset(self.trainer.card.settings.get("needs", frozenset()))
+        made = self.trainer.values.get("environments", "native") != "native"  # from the labelled images themselves
+        return needs - {"environments"} if made else needs
 
     @property
     def group(self) -> str:
@@ -325,21 +390,41 @@ def load_class(card: Card) -> type:
     """Import the file of a card; what goes wrong in a user's file is the user's to mend, in one line."""
     try:
         if card.module.startswith("oodbench_plugin_"):
-            spec = importlib.util.spec_from_file_location(card.module, card.path)
-            assert spec is not None and spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[card.module] = module  # dataclasses look their module up by name
-            spec.loader.exec_module(module)
+            module = _plugin(card.module, card.path, card.path.read_text(encoding="utf-8"))
         else:
             module = importlib.import_module(card.module)
+        loaded: type = getattr(module, card.class_name)
     except UserError:
         raise
-    except Exception as error:
-        if card.module.startswith("oodbench."):
+    except (Exception, SystemExit) as error:
+        if card.is_ours:
             raise
         raise UserError(f"'{card.path}' does not import: {type(error).__name__}: {error}") from error
-    loaded: type = getattr(module, card.class_name)
     return loaded
+
+
+@cache
+def _plugin(name: str, path: Path, text: str) -> types.ModuleType:
+    """Run a plugin file once, from its text: a compiled copy beside it could be older."""
+    module = types.ModuleType(name)
+    module.__file__ = str(path)
+    sys.modules[name] = module  # dataclasses look their module up by name
+    exec(compile(text, path, "exec"), vars(module))
+    return module
+
+
+def _module_file(module: str) -> Path:
+    """Where an installed module lies, without importing the packages around it."""
+    top, *inner = module.split(".")
+    spec = importlib.util.find_spec(top)
+    if spec is not None and not inner and spec.origin is not None:
+        return Path(spec.origin)
+    for location in (spec and spec.submodule_search_locations) or []:
+        path = Path(location, *inner)
+        for candidate in (path.with_suffix(".py"), path / "__init__.py"):
+            if candidate.is_file():
+                return candidate
+    raise UserError(f"the module '{module}' is not installed")
 
 
 def catalogue(package: str) -> dict[str, Card]:

@@ -4,18 +4,19 @@ Folder: <results>/<suite>[-<preset>]/<setting>/<method>/seed<seed>-<cell>.json, 
 (training log) of the same name. The fields are described in docs/results.md.
 """
 
-import dataclasses
 import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from textwrap import shorten
+from typing import Any, Literal, get_type_hints
 
 import numpy as np
 
 from oodbench.errors import UserError
 from oodbench.files import write_atomically, write_text
 from oodbench.metrics import Scored
+from oodbench.schema import Misfit, conform, spell
 
 SCHEMA = 1
 WEIGHTS = "weights"  # the folder of cached weights inside a results folder
@@ -31,7 +32,7 @@ class Result:
     method: str
     group: str
     seed: int
-    status: str  # "ok" or "failed"
+    status: Literal["ok", "failed"]
     error: str | None
     metrics: dict[str, float]
     cell: str
@@ -53,7 +54,7 @@ class Result:
         return self.suite if self.preset is None else f"{self.suite}-{self.preset}"
 
 
-STORED = [f for f in dataclasses.fields(Result) if f.name != "path"]
+STORED = {name: type_ for name, type_ in get_type_hints(Result).items() if name != "path"}
 
 
 class Unreadable(Exception):
@@ -73,7 +74,7 @@ def write(result: Result, path: Path, scores: dict[str, Scored], log: list[dict[
         write_atomically(path.with_suffix(".npz"), lambda file: np.savez_compressed(file, **arrays))
     if log:
         write_text(path.with_suffix(".jsonl"), "".join(json.dumps(record) + "\n" for record in log))
-    values = {f.name: getattr(result, f.name) for f in STORED}
+    values = {name: getattr(result, name) for name in STORED}
     write_text(path, json.dumps(values, indent=1, sort_keys=True, allow_nan=False) + "\n")
 
 
@@ -92,27 +93,25 @@ def _keep_unreadable(path: Path) -> None:
 def read(path: Path) -> Result:
     try:
         values = json.loads(path.read_bytes())
+        json.dumps(values, ensure_ascii=False).encode()  # \ud800 is JSON, but not text
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Unreadable("truncated, or not JSON") from None
-    if not isinstance(values, dict) or not isinstance(values.get("schema"), int) or "cell" not in values:
+    if not isinstance(values, dict) or type(values.get("schema")) is not int or "cell" not in values:
         raise Unreadable("not an oodbench result")
     if values["schema"] > SCHEMA:
         raise Unreadable(
             f"written by a newer oodbench (schema {values['schema']}, this one reads {SCHEMA}); upgrade oodbench"
         )
-    wrong = [f.name for f in STORED if f.name not in values] + sorted(set(values) - {f.name for f in STORED})
-    if wrong:
-        raise Unreadable(f"not a result of schema {SCHEMA}: missing or unknown field '{wrong[0]}'")
-    metrics = values["metrics"]
-    if not isinstance(metrics, dict) or not all(type(v) in (int, float) for v in metrics.values()):
-        raise Unreadable("damaged: 'metrics' does not map names to numbers")
-    for name in ("suite", "setting", "method", "group", "status", "cell", "variant", "written"):
-        if not isinstance(values[name], str):
-            raise Unreadable(f"damaged: '{name}' is not text")
-    if type(values["seed"]) is not int:
-        raise Unreadable("damaged: 'seed' is not a whole number")
+    wrong = [name for name in STORED if name not in values] + sorted(set(values) - set(STORED))
+    if wrong or values["schema"] != SCHEMA:
+        reason = f": missing or unknown field {wrong[0]!r}" if wrong else ""
+        raise Unreadable(f"not a result of schema {SCHEMA}{reason}")
+    try:
+        values = {name: conform(values[name], type_, (name,)) for name, type_ in STORED.items()}
+    except Misfit as error:
+        raise Unreadable(shorten(f"damaged: {spell(error.place)!r}: {error.message}", 120)) from None
     return Result(**values, path=path)
 
 
@@ -126,7 +125,9 @@ def read_scores(path: Path) -> dict[str, Scored]:
 def read_folder(folder: Path) -> tuple[list[Result], dict[Path, str]]:
     """Every result below a folder, and what could not be read and why."""
     if not folder.is_dir():
-        raise UserError(f"there is no results folder '{folder}'; make one with: oodbench run --results {folder}")
+        raise UserError(
+            f"there is no results folder '{folder}'; make one with: oodbench run --suite digits-c --results {folder}"
+        )
     results, problems = [], {}
     for path in sorted(_json_files(folder)):
         try:
@@ -139,6 +140,6 @@ def read_folder(folder: Path) -> tuple[list[Result], dict[Path, str]]:
 def _json_files(folder: Path) -> list[Path]:
     found = []
     for parent, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if name != WEIGHTS and not name.startswith(".")]
+        folders[:] = [name for name in folders if not name.startswith(".")]
         found += [Path(parent, name) for name in files if name.endswith(".json") and not name.startswith(".")]
     return found

@@ -2,6 +2,9 @@
 
 import os
 import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,16 +18,16 @@ from oodbench.checkpoints import read_weights
 from oodbench.data import Data, Split, WildMixture
 from oodbench.errors import UserError
 from oodbench.evaluation import TEST_SPLITS, Evaluation
-from oodbench.files import claim, write_atomically
+from oodbench.files import CannotWrite, claim, write_atomically
 from oodbench.method import Trainer
 from oodbench.metrics import Scored
 from oodbench.networks import Classifier, Network
 from oodbench.plan import Cell, Plan, Training
-from oodbench.registry import catalogue, load_class
+from oodbench.registry import Part, catalogue, load_class
 from oodbench.results import Result
 from oodbench.seeds import derive
 from oodbench.suite import Setting, Suite
-from oodbench.training import Diverged, Loop, Progress, load_tensors
+from oodbench.training import Failed, Loop, Progress, load_tensors
 
 
 class Reporter(Protocol):
@@ -38,7 +41,7 @@ class Reporter(Protocol):
 def choose_device(name: str) -> torch.device:
     """The one place a device is chosen; everything else follows its tensors."""
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+        name = "cuda" if torch.cuda.is_available() else "cpu"  # mps has no float64, which some scorers need
     try:
         device = torch.device(name)
         torch.empty(1, device=device).cpu()
@@ -79,6 +82,8 @@ def training_data(suite: Suite, parts: splits.Parts, setting: Setting | None) ->
 def execute(plan: Plan, device: torch.device, reporter: Reporter, force: bool = False) -> list[Result]:
     """Run what is still to do; the new results. A cell that fails is a result too, the others go on."""
     check(plan)
+    _check_writable(plan.folder)
+    _use_threads(plan.suite, device)
     run = _Run(plan, device, reporter, force)
     waiting = list(plan.trainings.values())
     count, finished = len(waiting), 0
@@ -108,9 +113,34 @@ def check(plan: Plan) -> None:
     for training in plan.all_trainings.values():
         if training.init is not None:
             read_weights(build_model(training.suite, training.seed), training.init)
-    probe = plan.folder / f".writable-{os.getpid()}"
+
+
+def _check_writable(folder: Path) -> None:
+    probe = folder / f".writable-{os.getpid()}"
     write_atomically(probe, lambda file: None)
-    probe.unlink()
+    probe.unlink(missing_ok=True)
+
+
+def _use_threads(suite: Suite, device: torch.device) -> None:
+    if device.type == "cpu" and suite.contents.cpu_threads is not None:
+        torch.set_num_threads(suite.contents.cpu_threads)
+
+
+@contextmanager
+def users_mistakes(part: Part) -> Iterator[None]:
+    """What a plugin raises fails its cells, in one line; in our own methods it is a bug and keeps its traceback."""
+    try:
+        yield
+    except (Failed, CannotWrite):
+        raise
+    except UserError as error:
+        raise Failed(str(error)) from error
+    except Exception as error:
+        if part.card.is_ours:
+            raise
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == part.card.path]
+        where = f"{part.card.path}:{lines[-1]}" if lines else str(part.card.path)
+        raise Failed(f"{type(error).__name__} at {where}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -142,16 +172,18 @@ class _Run:
     def cells(self, training: Training, cells: list[Cell]) -> None:
         """Train (or load) one network and evaluate every cell that uses it."""
         try:
-            trained = self.trained(training, cells[0].setting)
-        except Diverged as failure:
+            with users_mistakes(training.trainer):
+                trained = self.trained(training, cells[0].setting)
+        except Failed as failure:
             for cell in cells:
                 self._store(cell, failure=str(failure))
             return
         evaluation = Evaluation(trained.model, self.parts(cells[0].setting, training.seed).labelled)
         for cell in cells:
             try:
-                scored, seconds = evaluation.score(cell.method.scorer, self.parts(cell.setting, cell.seed))
-            except (Diverged, UserError) as failure:
+                with users_mistakes(cell.method.scorer):
+                    scored, seconds = evaluation.score(cell.method.scorer, self.parts(cell.setting, cell.seed))
+            except Failed as failure:
                 self._store(cell, trained, failure=str(failure))
             else:
                 self._store(cell, trained, scored, {"train": trained.seconds, **seconds})
@@ -168,11 +200,13 @@ class _Run:
             contents = None
         else:
             contents = load_tensors(stored, self.device)
+            if not isinstance(contents, dict) or contents.keys() != {"model", "log", "notes", "seconds"}:
+                contents = None  # damaged, or not ours
         if contents is None:
             contents = self._train(training, setting, model)
             write_atomically(stored, lambda file: torch.save(contents, file))
-            self._forget_checkpoints(training)
             self._made_anew.add(training.key)
+        self._forget_checkpoints(training)  # also those of a run that was killed just after its last epoch
         model.load_state_dict(contents.pop("model"))
         return _Trained(_frozen(model), **contents)
 
@@ -181,8 +215,8 @@ class _Run:
             with claim(self.file(training.parent, "lock"), wait=True):
                 try:
                     parent = self.trained(training.parent, setting)
-                except Diverged as failure:
-                    raise Diverged(f"'{training.parent.trainer.card.name}', which it starts from: {failure}") from None
+                except Failed as failure:
+                    raise Failed(f"'{training.parent.trainer.card.name}', which it starts from: {failure}") from None
             model.load_state_dict(parent.model.state_dict())
         trainer: Trainer = training.trainer.make()
         recipe = getattr(training.suite.contents.recipes, training.recipe)
@@ -245,6 +279,7 @@ def estimate(plan: Plan, device: torch.device) -> float:
     if not plan.todo:
         return 0.0
     suite = plan.suite
+    _use_threads(suite, device)
     parts = splits.build(suite, plan.todo[0].setting, seed=0)
     data = training_data(suite, parts, setting=None)
     size = min(suite.contents.recipes.scratch.batch_size, len(data.labelled))

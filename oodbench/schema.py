@@ -5,6 +5,7 @@ Types are plain ones: bool, int, float, str, None, Literal, unions, list[T], dic
 
 import dataclasses
 import math
+import re
 import types
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,6 +18,15 @@ from oodbench.errors import UserError, unknown
 
 T = TypeVar("T")
 Place = tuple[str | int, ...]
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2 numbers: 1e-3 is one, which PyYAML takes for text."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
 
 
 class Misfit(UserError):
@@ -39,7 +49,7 @@ def describe(type_: Any) -> str:
     if origin in (Union, types.UnionType):
         return " or ".join(describe(option) for option in get_args(type_))
     if origin is list:
-        return f"a list of {describe(get_args(type_)[0])} values"
+        return f"a list ({describe(get_args(type_)[0])} each)"
     if origin is dict or dataclasses.is_dataclass(type_):
         return "a mapping"
     return {bool: "true or false", int: "a whole number", float: "a number", str: "text"}.get(type_, "nothing")
@@ -66,8 +76,9 @@ def conform(value: Any, type_: Any, place: Place = ()) -> Any:
     elif origin is dict and isinstance(value, dict):
         return {conform(k, str, place): conform(v, args[1], (*place, k)) for k, v in value.items()}
     elif type_ is float and isinstance(value, int | float) and not isinstance(value, bool):
-        if math.isfinite(value):
-            return float(value)
+        with suppress(OverflowError):  # a whole number may be too large
+            if math.isfinite(float(value)):
+                return float(value)
     elif type_ in (None, types.NoneType):
         if value is None:
             return None
@@ -97,7 +108,7 @@ class Document:
         self.path = path
         self.lines: dict[Place, int] = {}
         try:
-            node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+            node = yaml.compose(path.read_text(encoding="utf-8"), Loader=_Loader)
             self.values = self._read(node, ())
         except OSError as error:
             raise UserError(f"cannot read '{path}': {error.strerror}; check the name and its permissions") from None
@@ -108,6 +119,8 @@ class Document:
             raise UserError(f"{path}:{line}: not valid YAML: {error.problem or error.context}") from None
         except yaml.YAMLError as error:
             raise UserError(f"{path}:1: not valid YAML: {' '.join(str(error).split())}") from None
+        except RecursionError:
+            raise UserError(f"{path}:1: nested too deeply, or within itself by an alias; write it out") from None
 
     def _read(self, node: Any, place: Place) -> Any:
         if node is None:
@@ -116,16 +129,25 @@ class Document:
         if isinstance(node, yaml.MappingNode):
             values: dict[Any, Any] = {}
             for key_node, value_node in node.value:
-                key = _scalar(key_node)
+                line = key_node.start_mark.line + 1
+                if not isinstance(key_node, yaml.ScalarNode):
+                    raise UserError(f"{self.path}:{line}: a list or mapping stands where a key is expected")
+                key = self._scalar(key_node)
                 if key in values:
-                    line = key_node.start_mark.line + 1
                     raise UserError(f"{self.path}:{line}: the key '{key}' stands twice; keep one")
                 values[key] = self._read(value_node, (*place, key))
-                self.lines[(*place, key)] = key_node.start_mark.line + 1
+                self.lines[(*place, key)] = line
             return values
         if isinstance(node, yaml.SequenceNode):
             return [self._read(item, (*place, i)) for i, item in enumerate(node.value)]
-        return _scalar(node)
+        return self._scalar(node)
+
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
+        try:
+            return _Loader("").construct_object(node, deep=True)
+        except ValueError as error:  # 2026-13-45 looks like a date
+            line = node.start_mark.line + 1
+            raise UserError(f"{self.path}:{line}: cannot read '{node.value}' ({error}); put text in quotes") from None
 
     def overlaid(self, place: Place) -> "Document":
         """This document with the mapping at `place` laid over its top level."""
@@ -155,10 +177,6 @@ class Document:
         return UserError(f"{self.path}:{self.lines.get(known, 1)}: {where}{message}")
 
 
-def _scalar(node: Any) -> Any:
-    return yaml.SafeLoader("").construct_object(node, deep=True)
-
-
 def merge(base: Any, over: Any) -> Any:
     """`over` laid on `base`: mappings join key by key, anything else is replaced."""
     if isinstance(base, Mapping) and isinstance(over, Mapping):
@@ -169,12 +187,9 @@ def merge(base: Any, over: Any) -> Any:
 def parse(text: str, type_: Any, place: Place) -> Any:
     """The text after `=` in `--set name.key=text` as a value of `type_`."""
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = yaml.load(text, Loader=_Loader)
+    except (yaml.YAMLError, ValueError, RecursionError):
         value = text
-    if isinstance(value, str):  # YAML reads 1e-3 as text
-        with suppress(ValueError):
-            value = float(value)
     try:
         return conform(value, type_, place)
     except Misfit:

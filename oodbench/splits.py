@@ -125,7 +125,7 @@ def build(suite: Suite, setting: Setting, seed: int) -> Parts:
     )
     for name, part in parts.items().items():
         if len(part) == 0:
-            raise UserError(f"the part '{name}' of {suite.name} is empty; change the shares in {suite.path}")
+            raise UserError(f"the part '{name}' of {suite.name} is empty; change its classes or shares in {suite.path}")
     return parts
 
 

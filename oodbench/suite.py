@@ -1,6 +1,7 @@
 """Suite files: YAML in `benchmarks/` to a validated Suite, its settings and presets. Imports no data and no torch."""
 
 import dataclasses
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -8,8 +9,8 @@ from typing import Any, Literal
 
 from oodbench.errors import UserError, unknown
 from oodbench.recipe import Recipe
-from oodbench.registry import catalogue, folder
-from oodbench.schema import Document, Misfit, Place, parse
+from oodbench.registry import PACKAGE, catalogue, folder
+from oodbench.schema import Document, Misfit, Place, conform, parse
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ class Contents:
     settings: list[Column]
     splits: Splits = field(default_factory=Splits)
     wild: bool = True  # false: no unlabelled mixture is to be had
+    cpu_threads: int | None = None  # on a CPU; where images are small, more threads only wait for each other
     presets: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -137,11 +139,14 @@ class Suite:
                 key, value = "semantic", key
             if key not in types:
                 raise unknown("part of a setting", key, types)
-            values[key] = parse(value, types[key], (f"setting {text}", key))
+            values[key] = parse(value, types[key], ("setting", key))
         if "semantic" not in values:
             values["semantic"] = self.settings[0].semantic
         setting = self._complete(Column(**values))
-        check_setting(setting, self.contents)
+        try:
+            check_setting(setting, self.contents)
+        except Misfit as error:
+            raise UserError(error.message) from None
         return setting
 
     def with_value(self, key: str, text: str) -> "Suite":
@@ -207,6 +212,13 @@ def check(contents: Contents) -> None:
     for place, source in sources.items():
         if source.dataset not in datasets:
             raise Misfit((*place, "dataset"), str(unknown("data set", source.dataset, datasets)))
+        if source.classes is not None and (not source.classes or len(set(source.classes)) < len(source.classes)):
+            raise Misfit((*place, "classes"), f"expected at least one class and none twice, got {source.classes}")
+        if place != ("id",) and _overlap(source, contents.id):
+            raise Misfit(place, f"shares classes of '{source.dataset}' with the ID data; choose others")
+    for place in [("semantic", name) for name in contents.semantic] + [("presets", name) for name in contents.presets]:
+        if not re.fullmatch(r"\w[\w.+-]*", place[-1]):
+            raise Misfit(place, "expected a name of letters, digits and . + - _ alone, since folders bear it")
     networks = catalogue("networks")
     if contents.network.name not in networks:
         raise Misfit(("network", "name"), str(unknown("network", contents.network.name, networks)))
@@ -214,6 +226,7 @@ def check(contents: Contents) -> None:
     for option in contents.network.options:
         if option not in known:
             raise Misfit(("network", "options", option), str(unknown("option of the network", option, known)))
+        conform(contents.network.options[option], known[option].type, ("network", "options", option))
     for kind, recipe in vars(contents.recipes).items():
         for key in ("epochs", "batch_size", "lr"):
             if getattr(recipe, key) <= 0:
@@ -226,38 +239,46 @@ def check(contents: Contents) -> None:
             raise Misfit(("splits", name), f"expected a share between 0 and 1, got {share}")
     if contents.splits.mixed_validation + contents.splits.id_validation >= 1:
         raise Misfit(("splits", "mixed_validation"), "mixed_validation + id_validation leave nothing for the mixture")
+    if contents.cpu_threads is not None and contents.cpu_threads < 1:
+        raise Misfit(("cpu_threads",), f"expected 1 or more, got {contents.cpu_threads}")
     if not contents.settings:
         raise Misfit(("settings",), "expected at least one setting")
+    corruption_kinds(contents.corruptions)
     for i, column in enumerate(contents.settings):
         given = {key: value for key, value in vars(column).items() if value is not None}
         try:
             check_setting(Setting(**{**vars(contents.setting), **given}), contents)
-        except UserError as error:
-            raise Misfit(("settings", i), str(error)) from None
+        except Misfit as error:
+            where: Place = ("settings", i) if error.place[0] in given else ("setting",)
+            raise Misfit((*where, *error.place), error.message) from None
+
+
+def _overlap(a: Source, b: Source) -> bool:
+    return a.dataset == b.dataset and (a.classes is None or b.classes is None or bool({*a.classes} & {*b.classes}))
 
 
 def check_setting(setting: Setting, contents: Contents) -> None:
+    """A misfit names the key."""
     if setting.semantic not in contents.semantic:
-        raise unknown("semantic set", setting.semantic, contents.semantic)
+        raise Misfit(("semantic",), str(unknown("semantic set", setting.semantic, contents.semantic)))
     kinds = corruption_kinds(contents.corruptions)
     if setting.covariate not in kinds:
-        raise unknown("corruption", setting.covariate, kinds)
+        raise Misfit(("covariate",), str(unknown("corruption", setting.covariate, kinds)))
     if not 1 <= setting.severity <= 5:
-        raise UserError(f"severity {setting.severity} does not exist; choose 1 to 5")
+        raise Misfit(("severity",), f"severity {setting.severity} does not exist; choose 1 to 5")
     for key in ("pi_c", "pi_s"):
         share = getattr(setting, key)
         if not 0 <= share <= 1:
-            raise UserError(f"{key}={share:g} is not a share; choose a number from 0 to 1")
+            raise Misfit((key,), f"{key}={share:g} is not a share; choose a number from 0 to 1")
     if setting.pi_c + setting.pi_s > 1 + 1e-9:
-        raise UserError(
-            f"pi_c + pi_s = {setting.pi_c + setting.pi_s:g} is more than the whole; choose shares that sum to 1 or less"
-        )
+        whole = f"pi_c + pi_s = {setting.pi_c + setting.pi_s:g}"
+        raise Misfit(("pi_c",), f"{whole} is more than the whole; choose shares that sum to 1 or less")
 
 
-def corruption_kinds(module: str) -> list[str]:
+def corruption_kinds(family: str) -> list[str]:
     from importlib import import_module
-    from importlib.util import find_spec
 
-    if find_spec(f"oodbench.corruptions.{module}") is None:
-        raise Misfit(("corruptions",), f"there is no family of corruptions '{module}'")
-    return list(import_module(f"oodbench.corruptions.{module}").KINDS)
+    families = [path.stem for path in (PACKAGE / "corruptions").glob("[a-z]*.py")]
+    if family not in families:
+        raise Misfit(("corruptions",), str(unknown("family of corruptions", family, families)))
+    return list(import_module(f"oodbench.corruptions.{family}").KINDS)

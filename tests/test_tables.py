@@ -13,8 +13,8 @@ import pytest
 
 from oodbench.errors import UserError
 from oodbench.metrics import METRICS
-from oodbench.results import Result
 from oodbench.render import render
+from oodbench.results import Result
 from oodbench.tables import build
 
 DETECTION, GENERALIZATION, WILD = "OOD detection", "OOD generalization", "Learning with wild data"
@@ -27,8 +27,8 @@ def result(method="msp", seed=0, setting="svhn", group=DETECTION, status="ok", e
     stored = {
         "suite": "digits-c", "preset": None, "setting": setting, "method": method, "group": group, "seed": seed,
         "status": status, "error": error, "metrics": values if status == "ok" else {}, "cell": f"{method}-{seed}",
-        "variant": "v", "config": {}, "seeds": {}, "versions": {}, "device": "cpu", "data": {}, "weights": None, "notes": {},
-        "seconds": {}, "written": "2026-08-01T12:00:00",
+        "variant": "v", "config": {}, "seeds": {}, "versions": {}, "device": "cpu", "data": {}, "weights": None,
+        "notes": {}, "seconds": {}, "written": "2026-08-01T12:00:00",
     }  # fmt: skip
     return Result(**stored | fields)
 

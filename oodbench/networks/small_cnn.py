@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from oodbench.errors import UserError
 from oodbench.networks import Network
 
 
@@ -14,6 +15,8 @@ class SmallCNN(Network):
     width: int = 16  # channels of the first convolution; then twice and four times as many
 
     def body(self, channels: int) -> tuple[nn.Module, int]:
+        if self.width < 1:
+            raise UserError(f"a small-cnn of width {self.width} does not exist; choose 1 or more")
         widths = (self.width, 2 * self.width, 4 * self.width)
         layers: list[nn.Module] = []
         for out, stride in zip(widths, (1, 2, 1), strict=True):

@@ -1,0 +1,63 @@
+"""The command as the tests type it: in this process where that will do, since a new one waits for torch."""
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from oodbench.cli import main
+
+SUITE_FILE = Path(__file__).parent.parent / "benchmarks" / "digits-c.yaml"
+
+
+class Outcome(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+def oodbench(*arguments: object) -> Outcome:
+    """`oodbench ARGUMENTS`, without a new process."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = main([str(argument) for argument in arguments])
+        except SystemExit as exit:  # argparse, after --help and --version
+            status = int(exit.code or 0)
+    return Outcome(status, out.getvalue(), err.getvalue())
+
+
+def process(*arguments: object, **environment: str) -> Outcome:
+    """`oodbench ARGUMENTS` in a process of its own."""
+    return python("-m", "oodbench", *arguments, **environment)
+
+
+def python(*arguments: object, **environment: str) -> Outcome:
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)], capture_output=True, text=True, env={**os.environ, **environment}
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def smoke(results: Path, methods: str, *more: object) -> Outcome:
+    """A run of a second."""
+    return oodbench(
+        "run", "--suite", "digits-c", "--preset", "smoke", "--methods", methods, "--results", results, *more
+    )
+
+
+def assert_done(outcome: Outcome) -> str:
+    """All went well and nothing was said about it on stderr; what was printed."""
+    assert (outcome.status, outcome.err) == (0, "")
+    return outcome.out
+
+
+def assert_refused(outcome: Outcome, *parts: object) -> None:
+    """One line on stderr that holds every part, and the status of wrong usage."""
+    assert outcome.err.startswith("oodbench: ") and outcome.err.endswith("\n")
+    assert outcome.err.count("\n") == 1, outcome.err
+    assert [part for part in parts if str(part) not in outcome.err] == [], outcome.err
+    assert outcome.status == 2

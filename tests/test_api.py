@@ -1,0 +1,165 @@
+"""The Python interface does what the command line does, silently."""
+
+import ast
+import io
+from contextlib import redirect_stdout
+
+import pytest
+
+import oodbench
+from oodbench.cli import main
+from oodbench.results import read_folder, read_scores
+
+
+def numbers(folder):
+    return {
+        str(r.path.relative_to(folder)): (r.metrics, r.weights, r.cell, read_scores(r.path)["id"].scores.tolist())
+        for r in read_folder(folder)[0]
+    }
+
+
+@pytest.fixture(scope="module")
+def by_command(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("command")
+    with redirect_stdout(io.StringIO()):
+        arguments = ["--suite", "digits-c", "--preset", "smoke", "--methods", "msp,knn", "--seeds", "0"]
+        assert main(["run", *arguments, "--results", str(folder)]) == 0
+    return folder
+
+
+def test_the_three_lines_of_the_docstring_do_what_the_command_line_does(by_command, tmp_path, monkeypatch, capsys):
+    lines = [line for line in oodbench.__doc__.splitlines()[1:] if line.strip()]
+    assert len(lines) == 3
+    monkeypatch.chdir(tmp_path)
+    tree = ast.parse("\n".join(lines))
+    (call,) = (n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "oodbench.run")
+    call.keywords.append(ast.keyword("preset", ast.Constant("smoke")))
+    variables: dict = {}
+    exec(compile(ast.fix_missing_locations(tree), "docstring", "exec"), variables)
+    assert numbers(tmp_path / "results") == numbers(by_command)
+    printed = capsys.readouterr()
+    assert main(["table", str(by_command)]) == 0
+    assert printed.out.strip() == capsys.readouterr().out.strip() and not printed.err
+    assert {(r.method, r.setting) for r in variables["results"]} == {
+        (method, setting) for method in ("msp", "knn") for setting in ("unseen-digits", "photo-patches")
+    }
+
+
+def test_what_is_done_is_returned_and_not_done_again(by_command, capsys):
+    before = {path: path.stat().st_mtime_ns for path in by_command.rglob("*") if path.is_file()}
+    found = oodbench.run("digits-c", ["knn", "msp"], preset="smoke", results=by_command)
+    assert [(r.method, r.setting) for r in found] == [
+        ("knn", "unseen-digits"), ("knn", "photo-patches"), ("msp", "unseen-digits"), ("msp", "photo-patches")
+    ]  # fmt: skip
+    assert sorted(found, key=lambda r: r.path) == oodbench.read_results(by_command)
+    assert {path: path.stat().st_mtime_ns for path in by_command.rglob("*") if path.is_file()} == before
+    assert capsys.readouterr() == ("", "")
+
+
+def test_force_runs_again_to_the_same_numbers(by_command):
+    (path,) = by_command.glob("*/unseen-digits/msp/seed0-*.json")
+    before, stamp = numbers(by_command), path.stat().st_mtime_ns
+    (again,) = oodbench.run("digits-c", "msp", ["unseen-digits"], preset="smoke", results=str(by_command), force=True)
+    assert path.stat().st_mtime_ns > stamp and again.path == path
+    assert numbers(by_command) == before
+
+
+def test_settings_seeds_hyperparameters_and_weights_are_those_of_the_command_line(by_command, tmp_path, capsys):
+    (weights,) = (by_command / "weights").glob("*.pt")
+    found = oodbench.run(
+        "digits-c",
+        "knn",
+        settings=["photo-patches,covariate=blur,severity=5"],
+        seeds=(3, 4),
+        set=["knn.k=7", "recipe.epochs=1"],
+        device="cpu",
+        results=tmp_path / "api",
+        init=weights,
+    )
+    arguments = ["--setting", "photo-patches,covariate=blur,severity=5", "--seeds", "3,4", "--set", "knn.k=7"]
+    arguments += ["--set", "recipe.epochs=1", "--device", "cpu", "--init", str(weights)]
+    assert main(["run", "--suite", "digits-c", "--methods", "knn", *arguments, "--results", str(tmp_path / "cli")]) == 0
+    assert numbers(tmp_path / "api") == numbers(tmp_path / "cli")
+    assert [(r.seed, r.method, r.setting) for r in found] == [
+        (seed, "knn,k=7", "photo-patches,covariate=blur,severity=5") for seed in (3, 4)
+    ]
+
+
+PLUGIN = '''
+"""A scorer of one's own."""
+from dataclasses import dataclass
+import oodbench
+
+
+@dataclass
+class Largest(oodbench.Scorer):
+    """The largest logit, negated."""
+
+    scale: float = 1.0
+
+    def score(self, out: oodbench.Outputs):
+        return -self.scale * out.logits.amax(dim=-1)
+'''
+
+
+def test_a_plugin_is_a_method_and_its_code_decides_what_is_done(by_command, tmp_path):
+    plugin = tmp_path / "largest.py"
+    plugin.write_text(PLUGIN)
+
+    def run(**options):
+        given = dict(preset="smoke", settings=["unseen-digits"], results=by_command, plugins=[plugin], **options)
+        (result,) = oodbench.run("digits-c", "largest", **given)
+        return result
+
+    first = run()
+    assert first.status == "ok" and first.method == "largest" and first.config["scorer"] == "Largest(scale=1.0)"
+    assert run() == first
+    assert run(set=["largest.scale=2"]).method == "largest,scale=2"
+    plugin.write_text(PLUGIN.replace("negated.", "negated: a comment does not count."))
+    assert run() == first
+    plugin.write_text(PLUGIN.replace("-self.scale", "self.scale"))
+    turned = run()
+    assert turned.cell != first.cell
+    assert turned.metrics["auroc"] == pytest.approx(1 - first.metrics["auroc"])
+
+
+def test_the_table_is_the_commands_in_every_format(by_command, capsys):
+    for format in ("markdown", "latex", "csv", "json"):
+        assert main(["table", str(by_command), "--format", format, "--metrics", "auroc,id_acc", "--seeds", "1"]) == 0
+        assert oodbench.table(by_command, format, ["auroc", "id_acc"], seeds=1) == capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda folder: oodbench.run("digits", results=folder), "unknown suite 'digits'; did you mean 'digits-c'?"),
+        (lambda folder: oodbench.run("digits-c", "mps", results=folder), "unknown method 'mps'; did you mean 'msp'"),
+        (lambda folder: oodbench.run("digits-c", "msp", seeds=[], results=folder), "no seed given"),
+        (
+            lambda folder: oodbench.run("digits-c", "msp", device="gpu", results=folder),
+            "the device 'gpu' cannot be used",
+        ),
+        (lambda folder: oodbench.run("digits-c", "msp", plugins=["no.py"], results=folder), "there is no plugin file"),
+        (lambda folder: oodbench.run("digits-c", "msp", init="no.pt", results=folder), "cannot read 'no.pt'"),
+        (lambda folder: oodbench.read_results(folder / "no"), "there is no results folder"),
+        (lambda folder: oodbench.table(folder), "no results to show"),
+        (lambda folder: oodbench.table(folder, "pdf"), "no results to show|unknown format"),
+    ],
+)
+def test_what_the_user_can_put_right_is_a_user_error(call, message, tmp_path):
+    with pytest.raises(oodbench.UserError, match=message.replace("?", r"\?")):
+        call(tmp_path)
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_everything_public_is_there_and_nothing_else():
+    for name in oodbench.__all__:
+        assert getattr(oodbench, name) is not None
+    assert {"run", "table", "read_results", "Trainer", "Scorer", "UserError"} <= set(oodbench.__all__)
+    with pytest.raises(AttributeError, match="module 'oodbench' has no attribute 'rum'"):
+        oodbench.rum  # noqa: B018
+
+
+def test_what_is_public_is_written_down():
+    for name in set(oodbench.__all__) - {"__version__"}:
+        assert getattr(oodbench, name).__doc__, name

@@ -1,0 +1,168 @@
+"""What the modules may know of each other, and what none of them may do."""
+
+import ast
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from oodbench import schema
+from oodbench.registry import PACKAGE, folder
+
+# From above to below; a module or package imports only from lines below its own. Each knows `errors` and `__version__`.
+LAYERS = """
+cli api
+runner render
+evaluation provenance checkpoints tables
+plan
+splits results
+suite
+registry
+method selection
+outputs training functional
+data networks
+datasets corruptions
+recipe schema metrics seeds files torchvision_import
+errors
+"""
+RANK = {name: rank for rank, line in enumerate(LAYERS.split("\n")) for name in line.split()}
+DEFAULTS = {"erm", "energy", "msp"}
+
+HARNESS = {
+    path: ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py")) if "methods" not in path.parts[-2:]
+}
+METHODS = {path: ast.parse(path.read_text()) for path in sorted(folder("methods").glob("*.py"))}
+EVERYTHING = HARNESS | METHODS
+NAMES = {path.stem.replace("_", "-") for path in METHODS}
+
+
+def short(path):
+    return path.stem if path in METHODS else str(path.relative_to(PACKAGE))
+
+
+every_file = pytest.mark.parametrize("path", EVERYTHING, ids=short)
+
+
+def layer(path):
+    """The module, or the package that it belongs to."""
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imports(tree):
+    """The modules of oodbench that a file imports, wherever in it; `methods.x` for a method."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative import"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {tuple(name.split(".")[1:]) for name in found if name.startswith("oodbench.")}
+
+
+def calls(tree):
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
+def called(call):
+    return ast.unparse(call.func)
+
+
+def test_every_module_has_its_place_in_the_chain():
+    assert set(RANK) == {layer(path) for path in HARNESS} - {"__init__", "__main__"}
+
+
+@pytest.mark.parametrize("path", HARNESS, ids=short)
+def test_a_module_imports_only_from_below(path):
+    own = layer(path)
+    for name, *_ in imports(HARNESS[path]) - {("__version__",)}:
+        if own == "__main__":
+            assert name == "cli"
+        elif name != own or path.name == f"{own}.py":
+            assert own in RANK and RANK[own] < RANK[name], f"{own} imports {name}, which does not stand below it"
+
+
+@pytest.mark.parametrize("path", METHODS, ids=short)
+def test_a_method_imports_only_the_interface_and_other_methods(path):
+    for name, *_ in imports(METHODS[path]):
+        assert name == "methods" or RANK[name] >= RANK["method"], name
+
+
+@pytest.mark.parametrize("path", HARNESS, ids=short)
+def test_the_harness_names_no_method_but_the_defaults(path):
+    tree = HARNESS[path]
+    assert not [parts for parts in imports(tree) if parts[0] == "methods"]
+    if path.name == "tables.py":  # the paper's rows: names to print, in the paper's order
+        return
+    constants = {
+        node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert not constants & (NAMES - DEFAULTS)
+
+
+def test_the_command_line_and_the_api_wait_for_torch():
+    names = "cli, api, plan, registry, suite, schema, results, tables, render, splits, metrics, recipe"
+    code = f"import sys; from oodbench import {names}; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@every_file
+def test_only_the_command_line_prints(path):
+    if path.name != "cli.py":
+        assert not [call for call in calls(EVERYTHING[path]) if called(call) in ("print", "sys.stdout.write")]
+
+
+@every_file
+def test_nothing_chooses_a_device_of_its_own(path):
+    text = path.read_text()
+    assert not re.search(r"\.cuda\(", text)
+    if path.name != "runner.py":
+        assert not re.search(r"cuda\.is_available|device\(\s*[\"']cuda", text)
+
+
+@every_file
+def test_nothing_loaded_from_disk_can_run_code(path):
+    for call in calls(EVERYTHING[path]):
+        name, keywords = called(call), {k.arg: ast.unparse(k.value) for k in call.keywords}
+        if name == "torch.load":
+            assert keywords.get("weights_only") == "True"
+        if name == "np.load":
+            assert keywords.get("allow_pickle", "False") == "False"
+        if name in ("yaml.load", "yaml.load_all", "yaml.compose"):
+            assert keywords["Loader"] in ("yaml.SafeLoader", "_Loader")
+        assert name not in ("os.system", "yaml.unsafe_load", "yaml.full_load")
+        assert name not in ("exec", "compile") or path.name == "registry.py"  # plugins, named by the user
+        assert "extractall" not in name or keywords.get("filter") == "'data'"
+    assert not re.search(r"^\s*(import|from) (pickle|marshal|shelve|dill|joblib)\b", path.read_text(), re.MULTILINE)
+
+
+def test_the_loader_of_suite_files_makes_only_plain_values():
+    assert issubclass(schema._Loader, yaml.SafeLoader)
+    assert schema._Loader.yaml_constructors == yaml.SafeLoader.yaml_constructors
+    assert schema._Loader.yaml_multi_constructors == yaml.SafeLoader.yaml_multi_constructors
+
+
+def test_the_only_eval_sees_no_names_but_plain_types():
+    found = [
+        (path.name, ast.unparse(call))
+        for path, tree in EVERYTHING.items()
+        for call in calls(tree)
+        if called(call) == "eval"
+    ]
+    assert [name for name, _ in found] in ([], ["registry.py"])
+    assert all("{'__builtins__': {}}, _TYPES" in text for _, text in found)
+
+
+def test_there_is_no_drawer_for_odds_and_ends():
+    names = {path.stem for path in EVERYTHING} | {path.parent.name for path in EVERYTHING}
+    assert not [name for name in names if re.search("utils?$|helpers?$|^common$|^misc$|^base_|_impl$", name)]
+
+
+def test_a_layer_above_is_noticed(monkeypatch):
+    """The chain's own test: `errors` that imported `cli` would fail."""
+    path = next(path for path in HARNESS if path.name == "errors.py")
+    monkeypatch.setitem(HARNESS, path, ast.parse("def f():\n    from oodbench import cli"))
+    with pytest.raises(AssertionError, match="errors imports cli"):
+        test_a_module_imports_only_from_below(path)

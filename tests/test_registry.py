@@ -1,0 +1,478 @@
+"""Methods by name: the folder, plugin files and installed packages; what is wrong with one is told in one line."""
+
+import sys
+import textwrap
+
+import pytest
+from command_line import assert_done, assert_refused, oodbench, process, smoke
+
+from oodbench import read_results
+from oodbench.errors import UserError
+from oodbench.registry import Registry, catalogue, folder
+
+SCORER = '''\
+"""A. Author, Scores by one logit, 2026."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from oodbench import Outputs, Scorer
+
+
+@dataclass
+class Mine(Scorer):
+    """The logit of one class, negated."""
+
+    column: int = 0  # which class
+
+    def score(self, out: Outputs) -> Tensor:
+        return -out.logits[:, self.column]
+'''
+
+TRAINER = '''\
+"""A. Author, Labels smoothed, 2026."""
+
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+
+from oodbench import Trainer
+
+
+@dataclass
+class Smooth(Trainer):
+    """Cross-entropy with smoothed labels."""
+
+    smoothing: float = 0.1
+
+    def loss(self, model, batch):
+        return F.cross_entropy(model(batch.x), batch.y, label_smoothing=self.smoothing)
+'''
+
+
+@pytest.fixture
+def plugin(tmp_path):
+    """A function that writes a plugin, by default the scorer above, with one text in place of another."""
+
+    def write(old="", new="", text=SCORER, name="my_scorer.py"):
+        assert not old or text.count(old) == 1
+        path = tmp_path / name
+        path.write_text(text.replace(old, new) if old else text, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def results(tmp_path):
+    return tmp_path / "results"
+
+
+def refusal(function, *arguments) -> str:
+    with pytest.raises(UserError) as caught:
+        function(*arguments)
+    return str(caught.value)
+
+
+def test_the_folder_is_the_registry():
+    files = [path for path in folder("methods").glob("*.py") if not path.stem.startswith("_")]
+    ours = {name for name, card in Registry().cards.items() if card.is_ours}
+    assert ours == {path.stem.replace("_", "-") for path in files}
+
+
+@pytest.mark.parametrize("package", ["datasets", "networks"])
+def test_every_data_set_and_network_is_described(package):
+    cards = catalogue(package)
+    assert cards and all(name == card.name and card.summary.endswith(".") for name, card in cards.items())
+
+
+def test_a_name_is_a_trainer_with_its_scorer_or_a_scorer_on_erm_or_a_pair(plugin):
+    registry = Registry([plugin(text=TRAINER, name="smooth.py")])
+
+    def parts(name):
+        method = registry.method(name)
+        return method.name, method.trainer.card.name, method.scorer.card.name, method.group
+
+    assert parts("erm") == ("erm", "erm", "energy", "OOD generalization")
+    assert parts("knn") == ("knn", "erm", "knn", "OOD detection")
+    assert parts("erm+knn") == parts("knn")
+    assert parts("smooth") == ("smooth", "smooth", "energy", "OOD generalization")
+    assert parts(" smooth + knn ") == ("smooth+knn", "smooth", "knn", "OOD generalization")
+
+
+@pytest.mark.parametrize("name", ["msp+knn", "knn+erm", "erm+erm", "erm+msp+knn", "erm+", "+knn", "+"])
+def test_what_is_no_pair_of_trainer_and_scorer_is_refused(name):
+    message = f"'{name}' is not a method; a pair is written trainer+scorer, for example 'mixup+knn'"
+    assert refusal(Registry().method, name) == message
+
+
+def test_an_unknown_half_of_a_pair_is_named():
+    assert refusal(Registry().method, "erm+knnn") == "unknown method 'knnn'; did you mean 'knn'?"
+
+
+def test_a_changed_hyperparameter_shows_in_the_label_and_its_default_does_not(plugin):
+    registry = Registry([plugin(text=TRAINER, name="smooth.py")])
+    knn, pair = registry.method("knn"), registry.method("smooth+knn")
+    assert knn.with_value("knn", "k", "5").label == "knn,k=5"
+    assert knn.with_value("knn", "k", "5").with_value("knn", "k", "50").label == "knn"
+    assert pair.with_value("knn", "k", "5").with_value("smooth", "smoothing", "2e-1").label == (
+        "smooth+knn,smooth.smoothing=0.2,knn.k=5"
+    )
+    assert knn.with_value("vim", "dim", "3") == knn
+
+
+def test_a_scorer_plugin_runs_end_to_end(plugin, results):
+    out = assert_done(smoke(results, "msp,my-scorer", "--plugin", plugin(), "--set", "my_scorer.column=2"))
+    assert "unseen-digits / my-scorer,column=2 / seed 0: OOD Acc. " in out
+    assert len(list(results.glob("*/*/my-scorer,column=2/seed0-*.json"))) == 2
+    assert "my-scorer (column=2)" in assert_done(oodbench("table", results))
+
+
+def test_a_trainer_plugin_runs_end_to_end_also_under_other_scorers(plugin, results):
+    path = plugin(text=TRAINER, name="smooth.py")
+    out = assert_done(smoke(results, "smooth,smooth+knn", "--plugin", path, "--set", "smooth.smoothing=0.2"))
+    assert "4 cells, 0 done already, 4 to run in 1 training;" in out
+    assert "[1/1] smooth,smoothing=0.2, seed 0" in out
+    assert "photo-patches / smooth+knn,smooth.smoothing=0.2 / seed 0: OOD Acc. " in out
+    table = assert_done(oodbench("table", results))
+    assert "smooth + KNN (smooth.smoothing=0.2)" in table and "*OOD generalization*" in table
+
+
+@pytest.mark.parametrize("name", ["my-scorer", "my_scorer"])
+def test_a_name_may_be_typed_with_underscores_or_hyphens(name, plugin, results):
+    path = plugin()
+    out = assert_done(smoke(results, name, "--plugin", path, "--set", f"{name}.column=1", "--dry-run"))
+    assert "unseen-digits / my-scorer,column=1 / seed 0" in out
+    assert "my-scorer: The logit of one class, negated." in assert_done(oodbench("show", name, "--plugin", path))
+
+
+def test_a_plugin_is_listed_and_shown(plugin):
+    path = plugin()
+    assert "my-scorer    scorer  The logit of one class, negated.\n" in assert_done(
+        oodbench("list", "methods", "--plugin", path)
+    )
+    shown = assert_done(oodbench("show", "my-scorer", "--plugin", path))
+    for part in ("A. Author, Scores by one logit, 2026.", "trainer:  erm", "scorer:   my-scorer", f"file:     {path}"):
+        assert part in shown
+    assert "column = 0  (a whole number)  which class" in shown
+
+
+def test_a_plugin_given_twice_is_one_plugin(plugin, tmp_path, monkeypatch):
+    path = plugin()
+    monkeypatch.chdir(tmp_path)
+    assert_done(oodbench("list", "--plugin", path, "--plugin", path.name))
+
+
+@pytest.mark.parametrize(
+    "base",
+    ["import oodbench\n\n\n@dataclass\nclass Mine(oodbench.Scorer):", "from oodbench import Scorer as Base\n\n\n"
+     "@dataclass\nclass Mine(Base):", "from oodbench.method import Scorer\n\n\n@dataclass\nclass Mine(Scorer):",
+     "from oodbench import Scorer\n\n\nclass _Common(Scorer):\n    pass\n\n\n@dataclass\nclass Mine(_Common):"],
+)  # fmt: skip
+def test_a_plugin_may_import_its_base_class_as_it_likes(base, plugin):
+    old = "from oodbench import Outputs, Scorer\n\n\n@dataclass\nclass Mine(Scorer):"
+    text = SCORER.replace("out: Outputs", "out")
+    method = Registry([plugin(old, base, text)]).method("my-scorer")
+    assert repr(method.scorer.make()) == "Mine(column=0)"
+
+
+def test_a_plugin_may_derive_from_a_method_of_ours_and_keeps_its_hyperparameters(plugin):
+    text = '"""X."""\n\nfrom dataclasses import dataclass\n\nfrom oodbench.methods.knn import KNN\n\n\n'
+    text += '@dataclass\nclass Near(KNN):\n    """Nearer."""\n\n    factor: float = 2.0\n'
+    card = Registry([plugin(text=text, name="near.py")]).card("near")
+    assert (card.kind, list(card.parameters)) == ("Scorer", ["k", "factor"])
+    assert set(card.sources) == {card.path, folder("methods") / "knn.py"}
+
+
+MISUSES = [
+    ("from torch import Tensor", "from torch import Tensor\nimport nosuch_module", "does not import: ModuleNotFound"),
+    (
+        "from torch import Tensor",
+        "from torch import Tensor\nraise ValueError('a\\nb')",
+        "does not import: ValueError: a b",
+    ),
+    ("from torch import Tensor", "from torch import Tensor\nraise SystemExit(3)", "does not import: SystemExit: 3"),
+    ("    def score", "    def socre", "Mine cannot be built: TypeError: Can't instantiate abstract class Mine"),
+    ("class Mine(Scorer):", "class Mine(:", "my_scorer.py:11: not valid Python: invalid syntax"),
+    ("class Mine(Scorer):", "class Mine:", "defines no class derived from Trainer or Scorer; a method file defines ju"),
+    ("class Mine(Scorer):", "class Mine(Mine):", "defines no class derived from Trainer or Scorer; a method file"),
+    ("class Mine(Scorer):", "class _Mine(Scorer):", "defines no class derived from Trainer or Scorer; a method file"),
+    (
+        "@dataclass\n",
+        "class Other(Scorer):\n    pass\n\n\n@dataclass\n",
+        "defines Other and Mine derived from Trainer or ",
+    ),
+    (
+        "column: int = 0",
+        "column: dict[str, int] = 0",
+        "my_scorer.py:14: hyperparameter 'column' has the type dict[str, i",
+    ),
+    (
+        "column: int = 0",
+        "column: int = 'a'",
+        "my_scorer.py:14: the default of hyperparameter 'column': expected a whole",
+    ),
+    ("column: int = 0", "column: int", "my_scorer.py:14: hyperparameter 'column' has no default; give it one"),
+    ("@dataclass\n", "", "my_scorer.py:13: hyperparameter 'column' has no effect; write @dataclass above class Mine"),
+    ("column: int = 0", "column: 'in' = 0", "my_scorer.py:14: hyperparameter 'column' has the type in; use bool, int"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), MISUSES)
+def test_a_plugin_that_cannot_be_used_is_told_in_one_line_before_anything_trains(old, new, message, plugin, results):
+    path = plugin(old, new)
+    assert_refused(smoke(results, "msp,my-scorer", "--plugin", path), path, message)
+    assert not list(results.rglob("*.pt"))
+
+
+TRAINER_MISUSES = [
+    ('needs = "wild"', "expected needs = frozenset({...}) of wild and environments, got 'wild'"),
+    ('needs = frozenset({"wlid"})', "unknown need 'wlid'; did you mean 'wild'?"),
+    ('scorer = "knnn"', "says scorer = 'knnn': unknown method 'knnn'; did you mean 'knn'?"),
+    ('scorer = "erm"', "says scorer = 'erm', which is a trainer; name a scorer"),
+    ('starts_from = "errm"', "says starts_from = 'errm': unknown method 'errm'; did you mean 'erm'?"),
+    ('starts_from = "knn"', "says starts_from = 'knn', which is a scorer; name a trainer"),
+    ('starts_from = "smooth"', "starts from itself; name another trainer in starts_from"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), TRAINER_MISUSES)
+def test_a_trainer_plugin_that_asks_for_what_is_not_there_is_told_in_one_line(line, message, plugin, results):
+    path = plugin("    smoothing: float = 0.1\n", f"    smoothing: float = 0.1\n    {line}\n", TRAINER, "smooth.py")
+    assert_refused(smoke(results, "smooth", "--plugin", path), path, message)
+
+
+def test_two_trainers_that_start_from_each_other_are_refused(plugin, results):
+    paths = [
+        plugin("    smoothing: float = 0.1\n", f'    starts_from = "{other}"\n', TRAINER, f"{name}.py")
+        for name, other in (("first", "second"), ("second", "first"))
+    ]
+    assert_refused(smoke(results, "first", "--plugin", paths[0], "--plugin", paths[1]), paths[0], "starts from itself")
+
+
+@pytest.mark.parametrize("name", ["all", "recipe", "a+b", "a,b", "a b", "a.b"])
+def test_a_plugin_whose_name_could_not_be_typed_is_refused(name, plugin):
+    path = plugin(name=f"{name}.py")
+    assert_refused(oodbench("list", "--plugin", path), f"'{name}' cannot name a method: rename '{path}'")
+
+
+def test_a_plugin_that_takes_a_name_already_taken_is_refused(plugin, tmp_path):
+    path = plugin(name="knn.py")
+    message = f"the method name 'knn' is taken by '{folder('methods') / 'knn.py'}'; rename '{path}'"
+    assert_refused(oodbench("list", "--plugin", path), message)
+    first = plugin()
+    (tmp_path / "other").mkdir()
+    second = plugin(name="other/my_scorer.py")
+    message = f"the method name 'my-scorer' is taken by '{first}'; rename '{second}'"
+    assert_refused(oodbench("list", "--plugin", first, "--plugin", second), message)
+
+
+def test_what_is_no_plugin_file_is_told(plugin, tmp_path):
+    binary, nul = tmp_path / "binary.py", tmp_path / "nul.py"
+    binary.write_bytes(b"\x80\xff")
+    nul.write_bytes(b"x = 1\x00\n")
+    for path in (tmp_path / "missing.py", tmp_path, plugin(name="no_suffix")):
+        message = f"there is no plugin file '{path}'; give the path of a file that ends in .py"
+        assert_refused(oodbench("list", "--plugin", path), message)
+    for path in (binary, nul):
+        assert_refused(oodbench("list", "--plugin", path), f"{path}:1: not valid Python: ")
+
+
+FAILURES = [
+    ("-out.logits[:, self.column]", "-out.logits", "8); return a tensor of one number per row"),
+    ("-out.logits[:, self.column]", "out.logits[:, 0] / 0 - out.logits[:, 0] / 0", "scores that are not finite"),
+    ("-out.logits[:, self.column]", "None", "rows with a NoneType; return a tensor of one number per row"),
+    ("-out.logits[:, self.column]", "-out.logits[:, 1 // 0]", "ZeroDivisionError at "),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), FAILURES)
+def test_a_scorer_plugin_that_gives_no_scores_fails_and_the_other_cells_go_on(old, new, message, plugin, results):
+    outcome = smoke(results, "my-scorer,msp", "--plugin", plugin(old, new))
+    assert outcome.status == 1
+    assert outcome.err.startswith("oodbench: 2 of 4 cells failed; the first: ") and message in outcome.err
+    assert outcome.err.count("\n") == 1 and "Traceback" not in outcome.err
+    assert outcome.out.count("/ my-scorer / seed 0: FAILED: ") == 2 and outcome.out.count("/ msp / seed 0: OOD Ac") == 2
+    table = assert_done(oodbench("table", results))
+    assert "| my-scorer" in table and "- (a) failed: " in table
+
+
+def test_a_loss_that_becomes_nan_fails_its_cells_with_the_step_and_the_last_loss(plugin, results):
+    old = "        return F.cross_entropy(model(batch.x), batch.y, label_smoothing=self.smoothing)\n"
+    new = """\
+        return super().loss(model, batch)
+
+    def train(self, model, data, loop):
+        def loss(model, batch):
+            return self.loss(model, batch) * (float("nan") if loop.step == 6 else 1)
+
+        for _ in loop.epochs(model, data, loss):
+            pass
+"""
+    path = plugin(old, new, TRAINER, "broken.py")
+    outcome = smoke(results, "broken,msp", "--plugin", path)
+    message = "the loss became nan at step 6; the last finite loss was "
+    assert outcome.status == 1
+    assert outcome.err.startswith(f"oodbench: 2 of 4 cells failed; the first: {message}")
+    assert outcome.err.count("\n") == 1
+    assert outcome.out.count(f"/ broken / seed 0: FAILED: {message}") == 2
+    assert outcome.out.count("/ msp / seed 0: OOD Acc. ") == 2
+    table = assert_done(oodbench("table", results))
+    assert f"- (a) failed: {message}" in table
+    assert "– (a)" in next(line for line in table.splitlines() if line.startswith("| broken"))
+    assert "–" not in next(line for line in table.splitlines() if line.startswith("| MSP"))
+
+
+def test_editing_a_plugin_runs_it_again_and_a_remark_does_not(plugin, results):
+    command = (results, "my-scorer", "--plugin")
+    assert_done(smoke(*command, plugin()))
+    remark = plugin("        return -out", "        # only a remark\n\n        return -out")
+    assert "nothing to do" in assert_done(smoke(*command, remark))
+    assert "nothing to do" in assert_done(smoke(*command, plugin("The logit of one class", "One logit of many")))
+    edited = plugin("-out.logits[:, self.column]", "+out.logits[:, self.column]")  # of the same length, within a second
+    out = assert_done(smoke(*command, edited))
+    assert "2 cells, 0 done already, 2 to run" in out and "epoch" not in out, "the weights are those of before"
+    before, after = (r.metrics["auroc"] for r in read_results(results) if r.setting == "unseen-digits")
+    assert before + after == pytest.approx(1) and before != pytest.approx(after)
+    assert "nothing to do" in assert_done(smoke(*command, plugin()))
+
+
+def test_a_changed_default_is_another_method(plugin, results):
+    assert_done(smoke(results, "my-scorer", "--plugin", plugin()))
+    out = assert_done(
+        smoke(results, "my-scorer", "--plugin", plugin("column: int = 0", "column: int = 1"), "--dry-run")
+    )
+    assert "2 cells, 0 done already, 2 to run" in out
+
+
+def test_a_plugin_leaves_nothing_beside_its_file(plugin, results, tmp_path):
+    path = plugin()
+    assert_done(smoke(results, "my-scorer", "--plugin", path))
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["my_scorer.py", "results"]
+
+
+def test_a_method_that_needs_what_the_suite_lacks_is_refused_by_name_and_left_out_of_all(plugin, tmp_path):
+    suite = tmp_path / "tame.yaml"
+    ours = (folder("benchmarks") / "digits-c.yaml").read_text(encoding="utf-8")
+    suite.write_text(ours + "\nwild: false\n", encoding="utf-8")
+    line = "    smoothing: float = 0.1\n"
+    path = plugin(line, line + '    needs = frozenset({"wild"})\n', TRAINER, "smooth.py")
+    command = ["run", "--suite", suite, "--plugin", path, "--dry-run", "--results", tmp_path / "r", "--methods"]
+    reason = "needs wild data, which the suite 'tame' does not have"
+    for methods in ("smooth", "msp,smooth+knn", "all,smooth"):
+        name = "smooth+knn" if "+" in methods else "smooth"
+        message = f"oodbench: the method '{name}' {reason}; leave it out or choose another suite\n"
+        assert_refused(oodbench(*command, methods), message)
+    out = assert_done(oodbench(*command, "all"))
+    assert f"left out: smooth {reason}\n" in out and " / smooth / " not in out and " / msp / " in out
+
+
+def test_all_may_stand_beside_pairs(plugin, results):
+    path = plugin(text=TRAINER, name="smooth.py")
+    out = assert_done(smoke(results, "all,smooth+knn,msp", "--plugin", path, "--dry-run"))
+    for name in [*Registry().cards, "smooth", "smooth+knn"]:
+        assert out.count(f"unseen-digits / {name} / seed 0\n") == 1 or f"left out: {name} " in out
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """A function that installs a distribution with entry points, as pip would lay it out."""
+    site = tmp_path / "site"
+
+    def install(entries: str, files: dict[str, str]):
+        info = site / "foo-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: foo\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[oodbench.methods]\n{textwrap.dedent(entries)}\n")
+        for name, text in files.items():
+            (site / name).parent.mkdir(exist_ok=True)
+            (site / name).write_text(text)
+        monkeypatch.syspath_prepend(str(site))
+        return site
+
+    before = set(sys.modules)
+    yield install
+    for name in set(sys.modules) - before:
+        if name.startswith("foo"):
+            del sys.modules[name]
+
+
+def test_an_installed_package_adds_a_method_that_is_listed_and_runs(installed, results):
+    site = installed("foo_score = foo_methods", {"foo_methods.py": SCORER})
+    listed = process("list", "methods", PYTHONPATH=str(site))
+    assert "foo-score    scorer  The logit of one class, negated.\n" in assert_done(listed)
+    out = assert_done(smoke(results, "foo_score", "--set", "foo-score.column=3"))
+    assert "unseen-digits / foo-score,column=3 / seed 0: OOD Acc. " in out
+    assert f"file:     {site / 'foo_methods.py'}" in assert_done(oodbench("show", "foo-score"))
+
+
+def test_entry_points_may_name_classes_of_one_module_in_a_package(installed, results):
+    both = SCORER + TRAINER.split("from dataclasses import dataclass\n")[1]
+    files = {"foo/methods.py": both, "foo/__init__.py": ""}
+    installed("foo-a = foo.methods:Mine\nfoo-b = foo.methods:Smooth", files)
+    out = assert_done(smoke(results, "foo-a,foo-b+foo-a"))
+    assert "foo-a / seed 0: OOD Acc. " in out and "foo-b+foo-a / seed 0: OOD Acc. " in out
+
+
+BROKEN = {
+    "foo_missing": "the module 'foo_nowhere' is not installed",
+    "foo_deep": "the module 'foo_fine.inner' is not installed",
+    "foo_syntax": "not valid Python: ",
+    "foo_empty": "defines no class derived from Trainer or Scorer",
+    "knn": "the method name 'knn' is taken by ",
+}
+
+
+def test_broken_entry_points_are_listed_as_such_and_harm_nobody_else(installed, results):
+    entries = """\
+        foo_missing = foo_nowhere
+        foo_deep = foo_fine.inner:X
+        foo_syntax = foo_syntax
+        foo_empty = foo_empty
+        foo_fine = foo_fine
+        knn = foo_fine
+    """
+    installed(entries, {"foo_syntax.py": "class A(:\n", "foo_empty.py": "x = 1\n", "foo_fine.py": SCORER})
+    listed = assert_done(oodbench("list"))
+    rows = {line.split()[0]: line for line in listed.splitlines() if "cannot be used: " in line}
+    assert set(rows) == {name.replace("_", "-") for name in BROKEN}
+    for name, reason in BROKEN.items():
+        assert reason in rows[name.replace("_", "-")]
+    assert "foo-fine" in listed
+    out = assert_done(smoke(results, "all", "--dry-run"))
+    assert "left out: foo-missing cannot be used: the module 'foo_nowhere' is not installed\n" in out
+    assert "unseen-digits / knn / seed 0" in out and "unseen-digits / foo-fine / seed 0" in out
+    for command in (lambda name: smoke(results, name), lambda name: oodbench("show", name)):
+        message = "the installed method 'foo-missing' cannot be used: the module 'foo_nowhere' is not installed"
+        assert_refused(command("foo-missing"), message)
+    assert "Nearest Neighbors" in assert_done(oodbench("show", "knn"))
+
+
+def test_an_installed_method_that_does_not_import_is_told_when_asked_for(installed, results):
+    late = SCORER.replace("from torch import Tensor", "import foo_nowhere")
+    site = installed("foo_late = foo_late", {"foo_late.py": late})
+    assert "foo-late" in assert_done(oodbench("list", "methods"))
+    message = f"'{site / 'foo_late.py'}' does not import: ModuleNotFoundError: No module named 'foo_nowhere'"
+    assert_refused(smoke(results, "foo-late"), message)
+    assert_done(smoke(results, "msp"))
+
+
+def test_a_package_is_not_imported_to_list_its_methods(installed, results):
+    installed("foo-a = foo.methods", {"foo/__init__.py": "raise RuntimeError('imported')", "foo/methods.py": SCORER})
+    assert "foo-a        scorer  The logit of one class, negated.\n" in assert_done(oodbench("list", "methods"))
+    assert_refused(smoke(results, "foo-a"), "methods.py' does not import: RuntimeError: imported")
+
+
+def test_a_digest_changes_with_the_code_and_not_with_its_layout(plugin):
+    def digest(*replaced):
+        return Registry([plugin(*replaced)]).card("my-scorer").digest()
+
+    plain = digest()
+    assert digest("\n\n@dataclass", "\n@dataclass") == plain
+    assert digest("# which class", "# the class") == plain
+    assert digest('"""The logit of one class, negated."""', '"""Other words."""') == plain
+    assert digest("[:, self.column]", "[:,self.column]") == plain
+    assert digest("-out", "- 2 * out") != plain
+    assert digest("column: int = 0", "column: int = 1") != plain
+    assert digest("from torch import Tensor", "from torch import Tensor\n\nX = 1") != plain
