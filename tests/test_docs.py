@@ -1,0 +1,71 @@
+"""What the documents say is run."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from oodbench import results
+from oodbench.cli import main
+from oodbench.registry import read_cards
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def code_blocks(path):
+    """Fenced blocks with the file name that the line above them gives."""
+    return re.findall(r"`([\w.]+)`:\n\n```python\n(.*?)```", path.read_text(encoding="utf-8"), flags=re.S)
+
+
+def commands(path):
+    found = re.findall(r"^ {4}(?:\$ )?(oodbench [^#\n]*)", path.read_text(encoding="utf-8"), flags=re.M)
+    return [command.strip() for command in found]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_command_of_the_documents_is_understood(document, tmp_path, monkeypatch, capsys):
+    """Runs become dry runs; everything else is run as it stands, on results made for it."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in code_blocks(ROOT / "docs" / "add-a-method.md"):
+        Path(name).write_text(text)
+    assert (
+        main(["run", "--suite", "digits-c", "--preset", "smoke", "--methods", "msp,scone", "--results", "results"]) == 0
+    )
+    for command in commands(document):
+        words = shlex.split(command)[1:]
+        if words[0] == "run":
+            words.append("--dry-run")
+        assert main(words) == 0, f"{command}: {capsys.readouterr().err}"
+
+
+def test_the_walkthrough_s_methods_run_and_are_as_short_as_it_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = dict(code_blocks(ROOT / "docs" / "add-a-method.md"))
+    assert len(blocks) == 2
+    for name, text in blocks.items():
+        assert len([line for line in text.splitlines() if line.strip()]) <= 20
+        Path(name).write_text(text)
+        assert len(read_cards(tmp_path / name, name)) == 1
+    given = ["run", "--suite", "digits-c", "--preset", "smoke", "--results", "out", "--setting", "photo-patches"]
+    for name in blocks:
+        given += ["--plugin", name]
+    assert main([*given, "--methods", "max-logit,label-smoothing,label-smoothing+max-logit"]) == 0
+    found, problems = results.read_folder(Path("out"))
+    assert not problems
+    assert {r.method for r in found} == {"max-logit", "label-smoothing", "label-smoothing+max-logit"}
+    assert {r.method: r.group for r in found}["max-logit"] == "OOD detection"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_between_documents_lead_somewhere(document):
+    for target in re.findall(r"\]\((?!http)([^)#]+)", document.read_text(encoding="utf-8")):
+        assert (document.parent / target).exists(), target
+
+
+def test_files_the_documents_name_exist():
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        for name in re.findall(r"`((?:methods|benchmarks|docs|tests|oodbench)/[\w./-]+\.\w+)`", text):
+            assert (ROOT / name).exists(), f"{document.name} names {name}"
