@@ -79,8 +79,9 @@ class SCONE(Trainer):
         if self.margin != "auto" and self.threshold == "test":
             raise UserError("scone.threshold=test serves only scone.margin=auto; leave it out")
         if not 0 < self.alarms < 1 or self.risk <= 0 or self.growth < 1 or self.bound <= 0:
+            name = type(self).__name__.lower()
             raise UserError(
-                "scone: alarms must lie in (0, 1), risk and bound above 0, growth at 1 or above; change --set"
+                f"{name}: alarms must lie in (0, 1), risk and bound above 0, growth at 1 or above; change --set"
             )
 
     @property

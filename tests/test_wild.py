@@ -18,7 +18,7 @@ from oodbench.registry import Registry, load_class
 from oodbench.runner import build_model, training_data
 from oodbench.seeds import derive
 from oodbench.selection import after_largest_drop, flagged_share
-from oodbench.training import Loop
+from oodbench.training import Failed, Loop
 
 CPU = torch.device("cpu")
 REGISTRY = Registry()
@@ -560,3 +560,11 @@ def test_the_penalty_is_one_while_warming_up_and_the_optimiser_restarts_once(ste
 def test_values_that_make_no_sense_are_refused_in_one_line(name, values, message):
     with pytest.raises(UserError, match=message.replace("(", r"\(")):
         method(name)(**values)
+
+
+@pytest.mark.slow
+def test_a_penalty_weight_without_its_bound_diverges_and_with_it_does_not(digits, erm_weights):
+    with pytest.raises(Failed, match="the loss became (nan|inf) at step"):
+        finetuned(digits, erm_weights, "scone", epochs=60, margin=-50.0, bound=1e12)
+    _, loop = finetuned(digits, erm_weights, "scone", epochs=60, margin=-50.0)
+    assert all(math.isfinite(value) for record in loop.log for value in record.values())
