@@ -221,7 +221,9 @@ def _print_tables(plan: "Plan") -> None:
     _report_problems(problems)
     built = tables.build(found)
     for format, name in (("markdown", "table.md"), ("latex", "table.tex")):
-        write_text(home / name, render.render(built, format))
+        text, path = render.render(built, format), home / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            write_text(path, text)
     print()
     print(render.render(built, "text"))
     print(f"The same table: {home / 'table.md'} and {home / 'table.tex'}")

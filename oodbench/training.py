@@ -5,6 +5,7 @@ optimiser's state and the log, and a training that resumes from one ends with th
 """
 
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -184,7 +185,7 @@ class _Saver:
     def restore(self, device: torch.device) -> int:
         """Load the checkpoint if there is one; the epoch to go on with."""
         contents = None if self.path is None else load_tensors(self.path, device)
-        if contents is None:
+        if not isinstance(contents, dict) or contents.keys() != {"epoch", "state", "log"}:
             return 0
         for each, values in zip(self.state, contents["state"], strict=True):
             each.load_state_dict(values)
@@ -195,6 +196,9 @@ class _Saver:
 def load_tensors(path: Path, device: torch.device) -> dict[str, Any] | None:
     """Weights or a checkpoint of ours; None if missing or damaged, since both can be made again."""
     try:
+        with zipfile.ZipFile(path) as archive:
+            if archive.testzip() is not None:  # torch.load does not compare the checksums
+                return None
         return torch.load(path, map_location=device, weights_only=True)
     except Exception:
         return None
@@ -206,21 +210,21 @@ class _Clock:
     def __init__(self, first: int, epochs: int, report: Callable[[Progress], None]) -> None:
         self.first, self.epochs, self.report = first, epochs, report
         self.started = self.reported = time.perf_counter()
-        self.images, self.done = 0, float(first)
+        self.images, self.done, self.unsent = 0, float(first), False
         self.loss: float | None = None
 
     def tick(self, done: float, images: int) -> None:
         self.images += images
-        self.done = done
+        self.done, self.unsent = done, True
         if time.perf_counter() - self.reported > 0.2:
             self._send()
 
     def end(self) -> None:
-        if self.images:
+        if self.images and self.unsent:
             self._send()
 
     def _send(self) -> None:
-        self.reported = time.perf_counter()
+        self.reported, self.unsent = time.perf_counter(), False
         elapsed = self.reported - self.started
         remaining = elapsed * (self.epochs - self.done) / max(self.done - self.first, 1e-9)
         epoch = min(int(self.done) + 1, self.epochs)
