@@ -27,13 +27,13 @@ class IRM(Trainer):
     needs: ClassVar[frozenset[str]] = frozenset({"environments"})
 
     penalty: float = 100.0  # lambda
-    warmup: float = 0.1  # share of the training with lambda = 1; DomainBed: 500 of 5,000 steps
+    warmup: int = 500  # steps with lambda = 1, as in DomainBed; at most half of the training
     environments: str = "random:2"  # native, random:k or augment
 
     def __post_init__(self) -> None:
         check_environments(self.environments, "irm")
-        if self.penalty < 0 or not 0 <= self.warmup < 1:
-            raise UserError("irm.penalty must be 0 or more and irm.warmup from 0 to below 1; change --set")
+        if self.penalty < 0 or self.warmup < 0:
+            raise UserError("irm.penalty and irm.warmup must be 0 or more; change --set")
 
     def train(self, model: Classifier, data: Data, loop: Loop) -> None:
         def loss(model: Classifier, batch: Batch) -> Tensor:

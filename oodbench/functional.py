@@ -79,9 +79,13 @@ def frozen_batch_norm(model: nn.Module) -> Iterator[None]:
             layer.train()
 
 
-def penalty_weight(step: int, steps: int, warmup: float, weight: float) -> tuple[float, bool]:
-    """DomainBed's schedule of an invariance penalty: 1 while warming up, then `weight`; and whether it changes now."""
-    start = int(warmup * steps)
+def penalty_weight(step: int, steps: int, warmup: int, weight: float) -> tuple[float, bool]:
+    """DomainBed's schedule of an invariance penalty: 1 while warming up, then `weight`; and whether it changes now.
+
+    A large weight on a network that fits nothing yet is met by shrinking the logits, so a short training warms up for
+    half of its steps.
+    """
+    start = min(warmup, steps // 2)
     return (1.0 if step < start else weight), step == start and start > 0
 
 

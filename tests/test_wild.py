@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oodbench import splits, suite
+from oodbench.cards import load_class
 from oodbench.data import Batch, Data, Split, WildMixture
 from oodbench.errors import UserError
 from oodbench.functional import Constraint, energy, forward_both, frozen_batch_norm, gradient_norm
 from oodbench.metrics import auroc
 from oodbench.outputs import forward
-from oodbench.registry import Registry, load_class
+from oodbench.registry import Registry
 from oodbench.runner import build_model, training_data
 from oodbench.seeds import derive
 from oodbench.selection import after_largest_drop, flagged_share
@@ -540,7 +541,8 @@ def test_irm_s_closed_form_equals_the_gradient_of_a_scale():
 def test_the_penalty_is_one_while_warming_up_and_the_optimiser_restarts_once(step, expected):
     from oodbench.functional import penalty_weight
 
-    assert penalty_weight(step, 100, 0.1, 7.0) == expected
+    assert penalty_weight(step, 1000, 10, 7.0) == expected
+    assert penalty_weight(step, 20, 500, 7.0) == expected  # half of a short training
 
 
 # --- wrong values ---------------------------------------------------------------------------------------------------
