@@ -1,4 +1,4 @@
-"""The command line: the only module that prints. torch is imported only by commands that train."""
+"""The command line: this and `cli_*.py` are the only modules that print. torch is imported only to train."""
 
 import argparse
 import os
@@ -11,20 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 import oodbench
+from oodbench import cli_data, cli_show, render, tables
 from oodbench import plan as planning
-from oodbench import render, tables
 from oodbench import results as ledger
 from oodbench import suite as suites
 from oodbench.errors import UserError, unknown
 from oodbench.files import write_text
 from oodbench.metrics import METRICS
-from oodbench.registry import Card, MethodSpec, Registry, catalogue
-from oodbench.schema import describe
+from oodbench.registry import Registry
 
 if TYPE_CHECKING:
     from oodbench.plan import Plan, Training
     from oodbench.results import Result
-    from oodbench.suite import Suite
     from oodbench.training import Progress
 
 EXAMPLES = """\
@@ -109,6 +107,8 @@ def _parser() -> argparse.ArgumentParser:
     how.add_argument("--init", metavar="FILE", help="weights of the suite's network that stand for those of erm")
     how.add_argument("--device", default="auto", help="auto (default), cpu, cuda, cuda:1")
     how.add_argument("--results", default="results", metavar="DIR", help="where results go (default: results)")
+    how.add_argument("--offline", action="store_true", help="do not fetch missing data")
+    how.add_argument("--available", action="store_true", help="leave out settings whose data is missing")
     how.add_argument("--dry-run", action="store_true", help="print the plan and the time it will take, run nothing")
     how.add_argument("--force", action="store_true", help="run again what is done already")
 
@@ -131,16 +131,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     table.add_argument("--seeds", default="all", metavar="all|N", help="how many seeds to average (default: all)")
 
-    listing = command("list", _list, "list methods, suites, data sets and networks", "oodbench list methods")
+    listing = command(
+        "list", cli_show.list_all, "list methods, suites, data sets and networks", "oodbench list methods"
+    )
     listing.add_argument(
         "kind",
         nargs="?",
-        type=_one_of("list", _LISTS),
-        metavar="|".join(_LISTS),
+        type=_one_of("list", cli_show.LISTS),
+        metavar="|".join(cli_show.LISTS),
         help="only these (default: everything)",
     )
-    show = command("show", _show, "describe a method, suite, data set or network", "oodbench show knn")
+    show = command("show", cli_show.show, "describe a method, suite, data set or network", "oodbench show knn")
     show.add_argument("name")
+    data = command("data", cli_data.main, "see, get and add data sets", "oodbench data get mnist-c")
+    cli_data.add_arguments(data)
     for sub in (listing, show):
         sub.add_argument(
             "--plugin", action="append", default=[], metavar="FILE.py", help="a file with a method of yours"
@@ -188,8 +192,9 @@ def _run(given: argparse.Namespace) -> int:
     suite = suites.load(given.suite, given.preset)
     registry = Registry(given.plugin)
     seeds = _numbers(given.seeds)
+    settings = cli_data.provide(suite, given.setting, given.offline or given.dry_run, given.available)
     init = Path(given.init) if given.init else None
-    plan = planning.make(suite, registry, given.methods, given.setting, seeds, given.set, folder, given.force, init)
+    plan = planning.make(suite, registry, given.methods, settings, seeds, given.set, folder, given.force, init)
     for name, reason in plan.left_out.items():
         print(f"left out: {name} {reason}")
     if given.dry_run:
@@ -340,106 +345,4 @@ def _table(given: argparse.Namespace) -> int:
     return 0
 
 
-def _methods(registry: Registry) -> list[tuple[str, str]]:
-    return [(name, f"{card.kind.lower():8}{card.summary}") for name, card in registry.cards.items()] + [
-        (name, f"cannot be used: {reason}") for name, reason in registry.broken.items()
-    ]
-
-
-def _suites(registry: Registry) -> list[tuple[str, str]]:
-    return [(name, suites.title(path)) for name, path in suites.suite_files().items()]
-
-
-def _cards(package: str) -> Callable[[Registry], list[tuple[str, str]]]:
-    return lambda registry: [(name, card.summary) for name, card in catalogue(package).items()]
-
-
-_LISTS = {"methods": _methods, "suites": _suites, "datasets": _cards("datasets"), "networks": _cards("networks")}
-_COMMANDS = ("run", "table", "list", "show")
-
-
-def _list(given: argparse.Namespace) -> int:
-    registry = Registry(given.plugin)
-    for kind in [given.kind] if given.kind else _LISTS:
-        rows = _LISTS[kind](registry)
-        if not given.kind:
-            print(f"{kind}:")
-        width = max(len(name) for name, _ in rows)
-        for name, summary in rows:
-            print(f"{'' if given.kind else '  '}{name:{width}}  {summary}")
-    return 0
-
-
-def _show(given: argparse.Namespace) -> int:
-    registry = Registry(given.plugin)
-    files = suites.suite_files()
-    pieces = {**catalogue("datasets"), **catalogue("networks")}
-    name = given.name
-    if name in files or Path(name).suffix in (".yaml", ".yml"):
-        _show_suite(suites.load(name))
-    elif name in pieces:
-        _show_card(pieces[name])
-    elif "+" in name or name.replace("_", "-") in {**registry.cards, **registry.broken}:
-        _show_method(registry.method(name))
-    else:
-        raise unknown("name", name, [*registry.cards, *files, *pieces])
-    return 0
-
-
-def _show_card(card: Card) -> None:
-    print(f"{card.name}: {card.summary}")
-    if card.paper:
-        print(f"\n{card.paper}\n")
-    _show_parameters(card)
-    if "source" in card.settings:
-        print(f"source: {card.settings['source']}")
-    print(f"file: {card.path}")
-
-
-def _show_parameters(card: Card) -> None:
-    if not card.parameters:
-        return
-    print(f"hyperparameters of {card.name}:" if card.kind in ("Trainer", "Scorer") else "options:")
-    for p in card.parameters.values():
-        print(f"  {p.name} = {p.default}  ({describe(p.type)})" + (f"  {p.comment}" if p.comment else ""))
-
-
-def _show_method(method: MethodSpec) -> None:
-    own = method.scorer.card if method.scorer.card.name == method.name else method.trainer.card
-    print(f"{method.name}: {own.summary}")
-    print(f"\n{own.paper}\n")
-    print(f"group:    {method.group}")
-    print(f"trainer:  {method.trainer.card.name}")
-    print(f"scorer:   {method.scorer.card.name}")
-    base = method.trainer.card.settings.get("starts_from")
-    print(
-        f"needs:    {', '.join(sorted(method.needs)) or 'labelled images only'}"
-        + (f"; starts from {base}" if base else "")
-    )
-    for part in (method.trainer, method.scorer):
-        _show_parameters(part.card)
-    print(f"file:     {own.path}")
-
-
-def _show_suite(suite: "Suite") -> None:
-    from oodbench import splits
-
-    contents = suite.contents
-    print(f"{suite.name}: {contents.title}\n")
-    print(f"network:  {contents.network.name} {contents.network.options or ''}")
-    for kind, recipe in vars(contents.recipes).items():
-        print(f"{kind + ':':9} " + ", ".join(f"{key} {value}" for key, value in vars(recipe).items()))
-    print(f"presets:  {', '.join(contents.presets) or 'none'}")
-    print(f"semantic: {', '.join(contents.semantic)}")
-    print(f"covariate: {', '.join(suites.corruption_kinds(contents.corruptions))} (severities 1-5)")
-    for setting in suite.settings:
-        parts = splits.build(suite, setting, seed=0)
-        shares = f"pi_c {setting.pi_c:g}, pi_s {setting.pi_s:g}"
-        print(f"\nsetting {suite.setting_name(setting)}: {setting.covariate} at severity {setting.severity}, {shares}")
-        for name, part in parts.items().items():
-            print(f"  {name:16} {len(part):6,} images of {part.origin}")
-    print()
-    for name in sorted({source.dataset for source in (contents.id, *contents.semantic.values())}):
-        data = splits.dataset(name)
-        print(f"data set {name} ({data.fingerprint}): {data.source}")
-    print(f"file: {suite.path}")
+_COMMANDS = ("run", "table", "list", "show", "data")

@@ -22,6 +22,16 @@ from oodbench.suite import Setting, Suite
 PROTOCOL = 1  # raised when the harness itself changes what numbers come out
 
 
+def _stated(record: Any) -> dict[str, Any]:
+    """The fields that differ from their defaults: a field that oodbench learns later does not change old keys."""
+    values = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
+    defaults = {
+        f.name: f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
+        for f in dataclasses.fields(record)
+    }
+    return {name: value for name, value in values.items() if value != defaults[name]}
+
+
 def _hash(identity: Any) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -62,13 +72,13 @@ class Training:
         return {
             "protocol": PROTOCOL,
             "trainer": self.trainer.identity(),
-            "network": dataclasses.asdict(contents.network),
-            "recipe": dataclasses.asdict(getattr(contents.recipes, self.recipe)),
-            "id": dataclasses.asdict(contents.id),
-            "splits": dataclasses.asdict(contents.splits),
+            "network": _stated(contents.network),
+            "recipe": _stated(getattr(contents.recipes, self.recipe)),
+            "id": _stated(contents.id),
+            "splits": _stated(contents.splits),
             "corruptions": contents.corruptions if self.setting else None,
-            "semantic": dataclasses.asdict(contents.semantic[self.setting.semantic]) if self.setting else None,
-            "setting": dataclasses.asdict(self.setting) if self.setting else None,
+            "semantic": _stated(contents.semantic[self.setting.semantic]) if self.setting else None,
+            "setting": _stated(self.setting) if self.setting else None,
             "data": data,
             "seed": self.seed if with_seed else None,
             "init": self.init_digest,
@@ -101,9 +111,9 @@ class Cell:
         return {
             "training": self.training.identity(with_seed),
             "scorer": self.method.scorer.identity(),
-            "setting": dataclasses.asdict(self.setting),
+            "setting": _stated(self.setting),
             "corruptions": self.suite.contents.corruptions,
-            "semantic": dataclasses.asdict(self.suite.contents.semantic[self.setting.semantic]),
+            "semantic": _stated(self.suite.contents.semantic[self.setting.semantic]),
             "data": splits.fingerprints(self.suite, self.setting),
         }
 

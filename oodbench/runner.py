@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from oodbench import metrics, provenance, results, splits
+from oodbench.cards import catalogue, load_class
 from oodbench.checkpoints import read_weights
 from oodbench.data import Data, Split, WildMixture
 from oodbench.errors import UserError
@@ -23,7 +24,7 @@ from oodbench.method import Trainer
 from oodbench.metrics import Scored
 from oodbench.networks import Classifier, Network
 from oodbench.plan import Cell, Plan, Training
-from oodbench.registry import Part, catalogue, load_class
+from oodbench.registry import Part
 from oodbench.results import Result
 from oodbench.seeds import derive
 from oodbench.suite import Setting, Suite

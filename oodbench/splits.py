@@ -8,13 +8,15 @@ import hashlib
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from oodbench.datasets import Dataset, Images
+from oodbench.cards import catalogue, code_of, load_class
+from oodbench.datasets import Dataset, Images, store
+from oodbench.datasets._stored import Stored
 from oodbench.errors import UserError
-from oodbench.registry import catalogue, load_class
 from oodbench.seeds import derive
 from oodbench.suite import Setting, Source, Suite
 
@@ -91,7 +93,7 @@ def build(suite: Suite, setting: Setting, seed: int) -> Parts:
         return part.take(np.random.default_rng(derive(seed, purpose)).permutation(len(part)))
 
     id_train = shuffled(_part(suite.contents.id, test=False), "labelled")
-    labelled, unlabelled = _cut(id_train, shares.labelled)
+    labelled, unlabelled = _cut(id_train, shares.labelled if shares.labelled < 1 else shares.labelled / len(id_train))
     if shares.covariate_from == "all":
         clean, to_corrupt = unlabelled, shuffled(id_train, "covariate")
     else:
@@ -101,11 +103,11 @@ def build(suite: Suite, setting: Setting, seed: int) -> Parts:
     mixed_covariate, _, wild_covariate = _cut(covariate, shares.mixed_validation, shares.id_validation)
 
     source = suite.contents.semantic[setting.semantic]
-    if dataset(source.dataset).has_test_part:
+    if dataset(source.dataset).has_test_part and source.part is None:
         semantic_train = shuffled(_part(source, test=False), "semantic")
         semantic_test = _part(source, test=True)
     else:
-        everything = shuffled(_part(source, test=None), "semantic")
+        everything = shuffled(_part(source, {"train": False, "test": True}.get(source.part or "all")), "semantic")
         semantic_test, semantic_train = _cut(everything, shares.semantic_test)
     mixed_semantic, wild_semantic = _cut(semantic_train, shares.mixed_validation)
 
@@ -152,7 +154,24 @@ def _cut(part: Part, *shares: float) -> list[Part]:
 
 
 def _corrupted(suite: Suite, setting: Setting, part: Part) -> Part:
-    family = suite.contents.corruptions
-    corrupt = import_module(f"oodbench.corruptions.{family}").KINDS[setting.covariate]
-    images = corrupt(part.images, setting.severity, part.rows)
-    return Part(images, part.labels, part.rows, f"{part.origin} {family}.{setting.covariate}-{setting.severity}")
+    family, kind, severity = suite.contents.corruptions, setting.covariate, setting.severity
+    corrupt = import_module(f"oodbench.corruptions.{family}").KINDS[kind]
+    origin = dataset(suite.contents.id.dataset)
+    if isinstance(origin, Stored):
+        key = f"{origin.name}-{family}-{kind}-{severity}"
+        version = f"{origin.fingerprint}-{corruption_code(family)}"
+        whole = store.kept(key, version, lambda: corrupt(origin.load()[0], severity, np.arange(len(origin.load()[0]))))
+        images = whole[part.rows]
+    else:
+        images = corrupt(part.images, severity, part.rows)
+    return Part(images, part.labels, part.rows, f"{part.origin} {family}.{kind}-{severity}")
+
+
+@cache
+def corruption_code(family: str) -> str:
+    """Changes when the code of a family of corruptions does, and with it what was kept of them."""
+    folder = Path(__file__).parent / "corruptions"
+    texts = [
+        code_of(path.read_text(encoding="utf-8")) for path in (folder / f"{family}.py", *sorted(folder.glob("_*.py")))
+    ]
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]

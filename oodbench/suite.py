@@ -2,14 +2,17 @@
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal
 
+from oodbench.cards import PACKAGE, catalogue, folder
 from oodbench.errors import UserError, unknown
 from oodbench.recipe import Recipe
-from oodbench.registry import PACKAGE, catalogue, folder
 from oodbench.schema import Document, Misfit, Place, conform, parse
 
 
@@ -19,13 +22,14 @@ class Source:
 
     dataset: str
     classes: list[int] | None = None
+    part: Literal["train", "test", "all"] | None = None  # of a semantic set, then divided here; default: as published
 
 
 @dataclass(frozen=True)
 class Splits:
     """How images are shared out. Shares are of what stands before them; the rest feeds the wild mixture."""
 
-    labelled: float = 0.5  # of the ID training images; the others never show their labels
+    labelled: float = 0.5  # of the ID training images, or how many; the others never show their labels
     mixed_validation: float = 0.3  # of each kind of unlabelled images
     id_validation: float = 0.1  # of the clean unlabelled images; as many covariate ones are set aside
     semantic_test: float = 0.3  # of a semantic set that has no test part of its own
@@ -235,7 +239,7 @@ def check(contents: Contents) -> None:
             if getattr(recipe, key) < 0:
                 raise Misfit(("recipes", kind, key), f"expected 0 or more, got {getattr(recipe, key)}")
     for name, share in vars(contents.splits).items():
-        if isinstance(share, float) and not 0 < share < 1:
+        if isinstance(share, float) and not 0 < share < 1 and not (name == "labelled" and share >= 1):
             raise Misfit(("splits", name), f"expected a share between 0 and 1, got {share}")
     if contents.splits.mixed_validation + contents.splits.id_validation >= 1:
         raise Misfit(("splits", "mixed_validation"), "mixed_validation + id_validation leave nothing for the mixture")
@@ -264,8 +268,10 @@ def check_setting(setting: Setting, contents: Contents) -> None:
     kinds = corruption_kinds(contents.corruptions)
     if setting.covariate not in kinds:
         raise Misfit(("covariate",), str(unknown("corruption", setting.covariate, kinds)))
-    if not 1 <= setting.severity <= 5:
-        raise Misfit(("severity",), f"severity {setting.severity} does not exist; choose 1 to 5")
+    steps = severities(contents.corruptions)
+    if setting.severity not in steps:
+        choice = f"{steps[0]} to {steps[-1]}" if len(steps) > 1 else str(steps[0])
+        raise Misfit(("severity",), f"severity {setting.severity} does not exist; choose {choice}")
     for key in ("pi_c", "pi_s"):
         share = getattr(setting, key)
         if not 0 <= share <= 1:
@@ -275,10 +281,17 @@ def check_setting(setting: Setting, contents: Contents) -> None:
         raise Misfit(("pi_c",), f"{whole} is more than the whole; choose shares that sum to 1 or less")
 
 
-def corruption_kinds(family: str) -> list[str]:
-    from importlib import import_module
+def severities(family: str) -> Sequence[int]:
+    """1 to 5, unless the family of corruptions says otherwise."""
+    return getattr(_family(family), "SEVERITIES", range(1, 6))
 
+
+def corruption_kinds(family: str) -> list[str]:
+    return list(_family(family).KINDS)
+
+
+def _family(family: str) -> ModuleType:
     families = [path.stem for path in (PACKAGE / "corruptions").glob("[a-z]*.py")]
     if family not in families:
         raise Misfit(("corruptions",), str(unknown("family of corruptions", family, families)))
-    return list(import_module(f"oodbench.corruptions.{family}").KINDS)
+    return import_module(f"oodbench.corruptions.{family}")

@@ -5,11 +5,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from oodbench.cards import load_class
 from oodbench.data import Data, Split, WildMixture
 from oodbench.method import Classifier, Loop, Outputs
 from oodbench.outputs import forward
 from oodbench.recipe import Recipe
-from oodbench.registry import Registry, load_class
+from oodbench.registry import Registry
 
 torch.set_num_threads(1)  # tensors this small only lose by sharing; every test is faster so
 

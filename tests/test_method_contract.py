@@ -17,12 +17,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from oodbench.cards import load_class
 from oodbench.data import Data, Split
 from oodbench.errors import UserError
 from oodbench.method import Loop, Outputs, Scorer, Trainer
 from oodbench.outputs import forward
 from oodbench.recipe import Recipe
-from oodbench.registry import Registry, load_class
+from oodbench.registry import Registry
 
 CARDS = {name: card for name, card in Registry().cards.items() if card.module.startswith("oodbench.methods.")}
 SCORERS = [name for name, card in CARDS.items() if card.kind == "Scorer"]

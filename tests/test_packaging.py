@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import oodbench
-from oodbench.registry import folder
+from oodbench.cards import folder
 from oodbench.suite import suite_files
 
 ROOT = Path(__file__).parent.parent

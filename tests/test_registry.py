@@ -7,8 +7,9 @@ import pytest
 from command_line import assert_done, assert_refused, oodbench, process, smoke
 
 from oodbench import read_results
+from oodbench.cards import catalogue, folder
 from oodbench.errors import UserError
-from oodbench.registry import Registry, catalogue, folder
+from oodbench.registry import Registry
 
 SCORER = '''\
 """A. Author, Scores by one logit, 2026."""

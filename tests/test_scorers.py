@@ -17,10 +17,11 @@ from sklearn.covariance import EmpiricalCovariance
 from sklearn.neighbors import NearestNeighbors
 from torch import nn
 
+from oodbench.cards import load_class
 from oodbench.errors import UserError
 from oodbench.method import Classifier, Outputs
 from oodbench.outputs import forward
-from oodbench.registry import Registry, load_class
+from oodbench.registry import Registry
 from oodbench.torchvision_import import import_with_torchvision
 
 import_with_torchvision("torchvision")  # pytorch-ood imports it

@@ -124,7 +124,12 @@ WRONG = [
     ("[8, 9]", "[3, 8]", 4, "'semantic.hard': shares classes of 'digits' with the ID data; choose others"),
     (", classes: [8, 9]", "", 4, "'semantic.hard': shares classes of 'digits' with the ID data; choose others"),
     ("    dataset: photo", "    dataset: fotos", 6, "'semantic.easy.dataset': unknown data set 'fotos-patches'; did"),
-    ("    dataset: photo-patches", "    path: x", 6, "'semantic.easy.path': unknown key 'path'; known: classes, data"),
+    (
+        "    dataset: photo-patches",
+        "    origin: x",
+        6,
+        "'semantic.easy.origin': unknown key 'origin'; known: classes, data",
+    ),
     ("    dataset: photo-patches", "    classes: [1]", 5, "'semantic.easy': the key 'dataset' is missing; expected"),
     ("  hard:", "  ../hard:", 4, "'semantic.../hard': expected a name of letters, digits and . + - _ alone"),
     ("  hard:", "  a,b=c:", 4, "'semantic.a,b=c': expected a name of letters, digits and . + - _ alone"),

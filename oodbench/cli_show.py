@@ -1,0 +1,120 @@
+"""`oodbench list` and `oodbench show`: what there is, from the files' own words."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from oodbench import cli_data, splits
+from oodbench import suite as suites
+from oodbench.cards import Card, catalogue
+from oodbench.errors import UserError, unknown
+from oodbench.registry import MethodSpec, Registry
+from oodbench.schema import describe
+
+
+def _methods(registry: Registry) -> list[tuple[str, str]]:
+    return [(name, f"{card.kind.lower():8}{card.summary}") for name, card in registry.cards.items()] + [
+        (name, f"cannot be used: {reason}") for name, reason in registry.broken.items()
+    ]
+
+
+def _suites(registry: Registry) -> list[tuple[str, str]]:
+    return [(name, suites.title(path)) for name, path in suites.suite_files().items()]
+
+
+def _cards(package: str) -> Callable[[Registry], list[tuple[str, str]]]:
+    return lambda registry: [(name, card.summary) for name, card in catalogue(package).items()]
+
+
+LISTS = {"methods": _methods, "suites": _suites, "datasets": _cards("datasets"), "networks": _cards("networks")}
+
+
+def list_all(given: argparse.Namespace) -> int:
+    registry = Registry(given.plugin)
+    for kind in [given.kind] if given.kind else LISTS:
+        rows = LISTS[kind](registry)
+        if not given.kind:
+            print(f"{kind}:")
+        width = max(len(name) for name, _ in rows)
+        for name, summary in rows:
+            print(f"{'' if given.kind else '  '}{name:{width}}  {summary}")
+    return 0
+
+
+def show(given: argparse.Namespace) -> int:
+    registry = Registry(given.plugin)
+    files = suites.suite_files()
+    pieces = {**catalogue("datasets"), **catalogue("networks")}
+    name = given.name
+    if name in files or Path(name).suffix in (".yaml", ".yml"):
+        _show_suite(suites.load(name))
+    elif name in pieces:
+        _show_card(pieces[name])
+    elif "+" in name or name.replace("_", "-") in {**registry.cards, **registry.broken}:
+        _show_method(registry.method(name))
+    else:
+        raise unknown("name", name, [*registry.cards, *files, *pieces])
+    return 0
+
+
+def _show_card(card: Card) -> None:
+    print(f"{card.name}: {card.summary}")
+    if card.paper:
+        print(f"\n{card.paper}\n")
+    _show_parameters(card)
+    if "source" in card.settings:
+        print(f"source: {card.settings['source']}")
+    print(f"file: {card.path}")
+
+
+def _show_parameters(card: Card) -> None:
+    if not card.parameters:
+        return
+    print(f"hyperparameters of {card.name}:" if card.kind in ("Trainer", "Scorer") else "options:")
+    for p in card.parameters.values():
+        print(f"  {p.name} = {p.default}  ({describe(p.type)})" + (f"  {p.comment}" if p.comment else ""))
+
+
+def _show_method(method: MethodSpec) -> None:
+    own = method.scorer.card if method.scorer.card.name == method.name else method.trainer.card
+    print(f"{method.name}: {own.summary}")
+    print(f"\n{own.paper}\n")
+    print(f"group:    {method.group}")
+    print(f"trainer:  {method.trainer.card.name}")
+    print(f"scorer:   {method.scorer.card.name}")
+    base = method.trainer.card.settings.get("starts_from")
+    print(
+        f"needs:    {', '.join(sorted(method.needs)) or 'labelled images only'}"
+        + (f"; starts from {base}" if base else "")
+    )
+    for part in (method.trainer, method.scorer):
+        _show_parameters(part.card)
+    print(f"file:     {own.path}")
+
+
+def _show_suite(suite: suites.Suite) -> None:
+    contents = suite.contents
+    print(f"{suite.name}: {contents.title}\n")
+    print(f"network:  {contents.network.name} {contents.network.options or ''}")
+    for kind, recipe in vars(contents.recipes).items():
+        print(f"{kind + ':':9} " + ", ".join(f"{key} {value}" for key, value in vars(recipe).items()))
+    print(f"presets:  {', '.join(contents.presets) or 'none'}")
+    print(f"semantic: {', '.join(contents.semantic)}")
+    steps = suites.severities(contents.corruptions)
+    told = f"severities {steps[0]}-{steps[-1]}" if len(steps) > 1 else "one severity"
+    print(f"covariate: {', '.join(suites.corruption_kinds(contents.corruptions))} ({told})")
+    for setting in suite.settings:
+        shares = f"pi_c {setting.pi_c:g}, pi_s {setting.pi_s:g}"
+        print(f"\nsetting {suite.setting_name(setting)}: {setting.covariate} at severity {setting.severity}, {shares}")
+        try:
+            parts = splits.build(suite, setting, seed=0)
+        except UserError as error:  # the data is not here yet
+            print(f"  {error}")
+            continue
+        for name, part in parts.items().items():
+            print(f"  {name:16} {len(part):6,} images of {part.origin}")
+    print()
+    for name in sorted({source.dataset for source in (contents.id, *contents.semantic.values())}):
+        word, details = cli_data.state(name)
+        print(f"data set {name}: {word}, {details}")
+    print(f"file: {suite.path}")

@@ -1,0 +1,192 @@
+"""The data folder: every decoded set as one memory-mapped uint8 file, with its fingerprint and where it came from."""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from oodbench.errors import UserError
+from oodbench.files import write_atomically
+
+FORMAT = 1
+
+
+def data_folder() -> Path:
+    """`OODBENCH_DATA`, or the platform's cache folder."""
+    given = os.environ.get("OODBENCH_DATA")
+    if given:
+        try:
+            return Path(given).expanduser()
+        except RuntimeError:
+            raise UserError(f"OODBENCH_DATA is '{given}', and there is no such user; set it to a folder") from None
+    if sys.platform == "darwin":
+        return Path("~/Library/Caches/oodbench").expanduser()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")).expanduser() / "oodbench"
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "oodbench"
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A data set as arrays, before it is stored."""
+
+    images: np.ndarray  # uint8, N x C x H x W
+    labels: np.ndarray  # int64, N
+    in_test: np.ndarray  # bool, N
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the store says about a set without opening it."""
+
+    fingerprint: str
+    source: str
+    rows: int
+    format: int = FORMAT
+
+
+def fingerprint(decoded: Decoded) -> str:
+    """Of pixels, labels and parts: the same whatever files they came from."""
+    digest = hashlib.sha256(repr(decoded.images.shape).encode())
+    for start in range(0, len(decoded.images), 4096):
+        digest.update(np.ascontiguousarray(decoded.images[start : start + 4096]).data)
+    digest.update(decoded.labels.astype("<i8").tobytes() + decoded.in_test.astype(np.uint8).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def entry(name: str) -> Entry | None:
+    """What is stored under a name; None if nothing is, UserError if it is damaged."""
+    path = data_folder() / name / "meta.json"
+    try:
+        values = json.loads(path.read_bytes())
+        found = Entry(**values)
+        if [type(value) for value in vars(found).values()] != [str, str, int, int]:
+            raise TypeError("a value of another type")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, TypeError, OSError, RecursionError):
+        raise UserError(f"'{path}' is damaged; get the set again: oodbench data get {name}") from None
+    if found.format != FORMAT:
+        raise UserError(f"'{path}' was written by another oodbench; get the set again: oodbench data get {name}")
+    return found
+
+
+def load(name: str) -> Decoded:
+    """The stored arrays, memory-mapped: a second start is immediate."""
+    found, folder = entry(name), data_folder() / name
+    if found is None:
+        raise UserError(f"the data set '{name}' is not in '{data_folder()}'; get it with: oodbench data get {name}")
+    try:
+        images = _array(folder / "images.npy", np.uint8, 4)
+        labels = _array(folder / "labels.npy", np.int64, 1)
+        in_test = _array(folder / "in_test.npy", np.bool_, 1)
+    except Damaged as error:
+        raise UserError(f"'{folder}' is damaged ({error}); get the set again: oodbench data get {name}") from None
+    if not len(images) == len(labels) == len(in_test) == found.rows:
+        raise UserError(f"'{folder}' is damaged (its files differ in length); get it again: oodbench data get {name}")
+    return Decoded(images, np.array(labels), np.array(in_test))
+
+
+class Damaged(Exception):
+    """A file of the store cannot be read, and why."""
+
+
+def _array(path: Path, dtype: type | None = None, dimensions: int | None = None) -> np.ndarray:
+    """Memory-mapped."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception as error:  # a damaged header raises nearly anything
+        raise Damaged(f"{path.name}: {getattr(error, 'strerror', None) or error}") from None
+    if not isinstance(array, np.ndarray) or (dimensions is not None and array.ndim != dimensions):
+        raise Damaged(f"{path.name} holds something else")
+    if dtype is not None and array.dtype != dtype:
+        raise Damaged(f"{path.name} holds something else")
+    return array
+
+
+def _write_array(to: Path | IO[bytes], array: np.ndarray) -> None:
+    try:
+        np.save(to, array)
+    except OSError as error:
+        if error.strerror is None:  # on a full disk numpy says how much of it went, and not why
+            raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} ({error})") from None
+        raise
+
+
+def save(name: str, decoded: Decoded, source: str) -> Entry:
+    """Store a set; what was there before stays until the new one is complete."""
+    made = Entry(fingerprint(decoded), source, len(decoded.images))
+    home = data_folder()
+    with working_folder() as work:
+        fresh = work / name
+        try:
+            fresh.mkdir()
+            _write_array(fresh / "images.npy", decoded.images)
+            _write_array(fresh / "labels.npy", decoded.labels.astype(np.int64))
+            _write_array(fresh / "in_test.npy", decoded.in_test.astype(bool))
+            (fresh / "meta.json").write_text(json.dumps(asdict(made), indent=1))
+            _put(fresh, home / name, work)
+        except OSError as error:
+            raise UserError(
+                f"cannot write '{home / name}': {error.strerror}; free space or set OODBENCH_DATA"
+            ) from None
+    return made
+
+
+def _put(fresh: Path, place: Path, work: Path) -> None:
+    """A folder to its place. What was there goes with the working folder, or back if this fails."""
+    for attempt in range(100):
+        before = work / f"before{attempt}"
+        try:
+            with suppress(FileNotFoundError):
+                os.replace(place, before)
+            os.replace(fresh, place)
+            return
+        except BaseException as error:
+            # Another process may have put the same set there between the two steps; then once more.
+            if isinstance(error, OSError) and error.errno in (errno.ENOTEMPTY, errno.EEXIST) and attempt < 99:
+                continue
+            with suppress(OSError):
+                os.replace(before, place)
+            raise
+
+
+def kept(name: str, version: str, make: Callable[[], np.ndarray]) -> np.ndarray:
+    """An array made once and then memory-mapped, under a name; another version takes the place of the old one."""
+    path = data_folder() / "kept" / f"{name}-{hashlib.sha256(version.encode()).hexdigest()[:12]}.npy"
+    try:
+        return _array(path)
+    except Damaged:  # or not there: made again
+        made = make()
+    write_atomically(path, lambda file: _write_array(file, made))
+    for old in path.parent.glob(f"{name}-{'[0-9a-f]' * 12}.npy"):
+        if old != path:
+            old.unlink(missing_ok=True)
+    return made
+
+
+@contextmanager
+def working_folder() -> Iterator[Path]:
+    """A folder beside the sets, on the same disk, gone afterwards."""
+    home = data_folder()
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(dir=home, prefix=".work-"))
+    except OSError as error:
+        raise UserError(
+            f"cannot write the data folder '{home}': {error.strerror}; set OODBENCH_DATA to another"
+        ) from None
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
