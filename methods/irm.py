@@ -43,6 +43,7 @@ class IRM(Trainer):
             # As in the authors' code, a large lambda shrinks the risk instead of blowing up the step.
             return self.risk(model, batch, loop, weight) / max(weight, 1.0)
 
+        loop.notes["environments"] = self.environments
         for _ in loop.epochs(model, data.with_environments(self.environments, derive(loop.seed, "env")), loss):
             pass
 

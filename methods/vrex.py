@@ -41,5 +41,6 @@ class VREx(Trainer):
             loop.record(risk=risks.mean(), penalty=variance)
             return risks.mean() + weight * variance
 
+        loop.notes["environments"] = self.environments
         for _ in loop.epochs(model, data.with_environments(self.environments, derive(loop.seed, "env")), loss):
             pass

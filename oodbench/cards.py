@@ -239,6 +239,7 @@ def _plugin(name: str, path: Path, text: str) -> types.ModuleType:
     return module
 
 
+@cache
 def catalogue(package: str) -> dict[str, Card]:
     """The networks or data sets of the harness, by name."""
     cards: dict[str, Card] = {}

@@ -35,6 +35,9 @@ examples:
 """
 
 
+TOLD = ("environments", "margin", "weights")  # notes of a result that its line on screen names
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; see '{self.prog} --help'")
@@ -331,7 +334,9 @@ def _outcome(result: "Result") -> str:
     place = f"{result.setting} / {result.method} / seed {result.seed}"
     if result.status != "ok":
         return f"{place}: FAILED: {result.error}"
-    return f"{place}: " + ", ".join(f"{METRICS[m].title} {100 * result.metrics[m]:.2f}" for m in tables.DEFAULT_METRICS)
+    numbers = [f"{METRICS[m].title} {100 * result.metrics[m]:.2f}" for m in tables.DEFAULT_METRICS]
+    told = [f"{key} {value}" for key, value in result.notes.items() if key in TOLD]
+    return f"{place}: " + ", ".join(numbers + told)
 
 
 def _table(given: argparse.Namespace) -> int:
