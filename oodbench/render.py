@@ -157,7 +157,8 @@ def _latex_float(table: Table, part: int, parts: int) -> str:
         rf"\caption{{Results on {_latex_text(title)}. {_latex_text(table.seeds_line)}}}",
         rf"\label{{tab:{label}}}",
         r"\smallskip\setlength{\tabcolsep}" + (r"{4pt}\small" if columns <= 4 else r"{2pt}\scriptsize"),
-        _latex_tabular(table, columns),
+        r"\makebox[\textwidth][c]{%",  # where a table is wider than the text, both margins share it
+        _latex_tabular(table, columns) + "}",
         rf"\par\smallskip\parbox{{\textwidth}}{{\raggedright\scriptsize {below}}}",
         r"\end{table*}",
         "",
