@@ -570,3 +570,19 @@ def test_a_penalty_weight_without_its_bound_diverges_and_with_it_does_not(digits
         finetuned(digits, erm_weights, "scone", epochs=60, margin=-50.0, bound=1e12)
     _, loop = finetuned(digits, erm_weights, "scone", epochs=60, margin=-50.0)
     assert all(math.isfinite(value) for record in loop.log for value in record.values())
+
+
+@pytest.mark.slow
+def test_on_real_digits_woods_loses_covariate_accuracy_and_scone_keeps_it(tmp_path):
+    """The paper's Table 1 on a fifth of its images: MNIST, dotted lines, FashionMNIST."""
+    import oodbench
+    from oodbench.datasets import store
+
+    if store.entry("mnist") is None or store.entry("fashion-mnist") is None:
+        pytest.skip("the data is not here; get it with: oodbench data get mnist-c")
+    found = oodbench.run("mnist-c", methods="erm,woods,scone", preset="smoke", results=tmp_path)
+    erm, woods, scone = ({r.method: r.metrics for r in found}[name] for name in ("erm", "woods", "scone"))
+    assert woods["covariate_acc"] < erm["covariate_acc"] - 0.05
+    assert scone["covariate_acc"] > erm["covariate_acc"] - 0.03
+    assert min(woods["id_acc"], scone["id_acc"]) > erm["id_acc"] - 0.015
+    assert max(woods["fpr95"], scone["fpr95"]) < 0.005 < erm["fpr95"]

@@ -13,14 +13,13 @@ class SmallCNN(Network):
     """Three 3x3 convolutions with batch normalisation, the second with stride 2, averaged over space."""
 
     width: int = 16  # channels of the first convolution; then twice and four times as many
-    stem_stride: int = 1  # of the first convolution; 2 suits images larger than 8x8
 
     def body(self, channels: int) -> tuple[nn.Module, int]:
-        if self.width < 1 or self.stem_stride < 1:
-            raise UserError("a small-cnn needs a width and a stem_stride of 1 or more")
+        if self.width < 1:
+            raise UserError(f"a small-cnn of width {self.width} does not exist; choose 1 or more")
         widths = (self.width, 2 * self.width, 4 * self.width)
         layers: list[nn.Module] = []
-        for out, stride in zip(widths, (self.stem_stride, 2, 1), strict=True):
+        for out, stride in zip(widths, (1, 2, 1), strict=True):
             layers += [nn.Conv2d(channels, out, 3, stride, 1, bias=False), nn.BatchNorm2d(out), nn.ReLU()]
             channels = out
         return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), channels
