@@ -19,11 +19,14 @@ from oodbench.errors import UserError
 from oodbench.registry import DEFAULT_TRAINER, MethodSpec, Part, Registry
 from oodbench.suite import Setting, Suite
 
-PROTOCOL = 1  # raised when the harness itself changes what numbers come out
+PROTOCOL = 1  # raised when the harness itself (loop, networks, corruptions, a default) changes what numbers come out
 
 
 def _stated(record: Any) -> dict[str, Any]:
-    """The fields that differ from their defaults: a field that oodbench learns later does not change old keys."""
+    """The fields that differ from their defaults: one that oodbench learns later leaves old keys alone.
+
+    Changing a default therefore takes a new PROTOCOL.
+    """
     values = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
     defaults = {
         f.name: f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
