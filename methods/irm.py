@@ -11,7 +11,6 @@ from oodbench.data import check_environments
 from oodbench.errors import UserError
 from oodbench.functional import penalty_weight
 from oodbench.method import Batch, Classifier, Data, Loop, Trainer
-from oodbench.seeds import derive
 
 
 def scale_gradient(logits: Tensor, y: Tensor) -> Tensor:
@@ -28,7 +27,7 @@ class IRM(Trainer):
 
     penalty: float = 100.0  # lambda
     warmup: int = 500  # steps with lambda = 1, as in DomainBed; at most half of the training
-    environments: str = "random:2"  # native, random:k or augment
+    environments: str = "auto"  # the suite's own, or else random:2; or random:k, augment
 
     def __post_init__(self) -> None:
         check_environments(self.environments, "irm")
@@ -43,8 +42,8 @@ class IRM(Trainer):
             # As in the authors' code, a large lambda shrinks the risk instead of blowing up the step.
             return self.risk(model, batch, loop, weight) / max(weight, 1.0)
 
-        loop.notes["environments"] = self.environments
-        for _ in loop.epochs(model, data.with_environments(self.environments, derive(loop.seed, "env")), loss):
+        data, _ = loop.in_environments(data, self.environments, rows=2)
+        for _ in loop.epochs(model, data, loss):
             pass
 
     def risk(self, model: Classifier, batch: Batch, loop: Loop, weight: float) -> Tensor:

@@ -16,7 +16,7 @@ from oodbench.errors import UserError
 from oodbench.functional import Constraint, energy, forward_both, gradient_norm
 from oodbench.method import Batch, Classifier, Data, Loop, Trainer
 from oodbench.outputs import forward
-from oodbench.selection import select_at_drop
+from oodbench.selection import out_share, select_at_drop
 
 GRID = (0.0, -0.1, -0.5, -1.0, -2.0, -10.0, -20.0, -50.0)  # the margins of the paper's appendix
 
@@ -91,6 +91,7 @@ class SCONE(Trainer):
     def train(self, model: Classifier, data: Data, loop: Loop) -> None:
         if self.margin != "auto":
             self.train_with(self.margin, model, data, loop)
+            loop.notes["out_share"] = [{"margin": self.margin, "share": out_share(model, data)}]
         else:
             select_at_drop("margin", GRID, self.train_with, model, data, loop, threshold=self.threshold)
 

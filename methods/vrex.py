@@ -11,7 +11,6 @@ from oodbench.data import check_environments
 from oodbench.errors import UserError
 from oodbench.functional import penalty_weight
 from oodbench.method import Batch, Classifier, Data, Loop, Trainer
-from oodbench.seeds import derive
 
 
 @dataclass
@@ -22,7 +21,7 @@ class VREx(Trainer):
 
     penalty: float = 10.0  # lambda
     warmup: int = 500  # steps with lambda = 1, as in DomainBed; at most half of the training
-    environments: str = "random:2"  # native, random:k or augment
+    environments: str = "auto"  # the suite's own, or else random:2; or random:k, augment
 
     def __post_init__(self) -> None:
         check_environments(self.environments, "vrex")
@@ -41,6 +40,6 @@ class VREx(Trainer):
             loop.record(risk=risks.mean(), penalty=variance)
             return risks.mean() + weight * variance
 
-        loop.notes["environments"] = self.environments
-        for _ in loop.epochs(model, data.with_environments(self.environments, derive(loop.seed, "env")), loss):
+        data, _ = loop.in_environments(data, self.environments)
+        for _ in loop.epochs(model, data, loss):
             pass

@@ -22,7 +22,7 @@ class _Quiet:
 
 def run(
     suite: str,
-    methods: str | Sequence[str] = "all",
+    methods: str | Sequence[str] | None = None,
     settings: Sequence[str] = (),
     seeds: Sequence[int] = (0,),
     set: Iterable[str] = (),
@@ -32,20 +32,26 @@ def run(
     plugins: Iterable[str | Path] = (),
     force: bool = False,
     init: str | Path | None = None,
+    semantic: Sequence[str] = (),
+    covariate: Sequence[str] = (),
+    sweep: str | None = None,
 ) -> "list[Result]":
     """What `oodbench run` does, silently: runs what is missing and returns the results of every cell asked for."""
     from oodbench import runner
 
+    chosen = suites.load(suite, preset).with_sets(semantic, covariate)
+    swept = chosen.sweep(sweep)
     plan = planning.make(
-        suites.load(suite, preset),
+        chosen,
         Registry(plugins),
-        methods,
+        methods if methods is not None else swept.methods if swept else "all",
         settings,
         seeds,
         set,
         Path(results),
         force,
         Path(init) if init else None,
+        sweep,
     )
     if plan.todo:
         runner.execute(plan, runner.choose_device(device), _Quiet(), force)

@@ -1,5 +1,6 @@
 """Weights from a file of the user's, for `--init`. Nothing in such a file can run code."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,29 @@ from torch import Tensor
 
 from oodbench.errors import UserError
 from oodbench.networks import Classifier
+
+PUBLISHED = {  # git's SHA-1 of the checkpoints that Outlier Exposure, Energy, WOODS and SCONE all start from
+    "694f7a4cc76d585ed9646f7e8bacbe9bb1ed32c2": "the published WRN-40-2 of CIFAR-10",
+    "e797c0a36b6ac14454c2157fc935c7eee0394767": "the published WRN-40-2 of CIFAR-100",
+}
+
+
+def describe(path: Path) -> str:
+    """The file's name, and which published checkpoint it is, if it is one."""
+    content = path.read_bytes()
+    known = PUBLISHED.get(hashlib.sha1(f"blob {len(content)}\0".encode() + content).hexdigest())
+    return path.name if known is None else f"{path.name}, {known}"
+
+
+def _our_name(name: str) -> str:
+    """`fc.weight` and the like to `head.weight`, what lies before it to `body.`; WOODS puts `wrn.` before that."""
+    name = name.removeprefix("module.").removeprefix("wrn.")
+    if name.startswith(("body.", "head.")):
+        return name
+    for head in ("fc.", "classifier.", "linear."):
+        if name.startswith(head):
+            return f"head.{name.removeprefix(head)}"
+    return f"body.{name}"
 
 
 def read_weights(model: Classifier, path: Path) -> None:
@@ -25,7 +49,7 @@ def read_weights(model: Classifier, path: Path) -> None:
         isinstance(name, str) and isinstance(value, Tensor) for name, value in contents.items()
     ):
         raise UserError(f"'{path}' holds no state dictionary; save model.state_dict()")
-    found = {name.removeprefix("module."): value for name, value in contents.items()}
+    found = {_our_name(name): value for name, value in contents.items() if ".ood_fc" not in f".{name}"}
     wanted = model.state_dict()
     classes, ours = found.get("head.bias"), wanted["head.bias"]
     if classes is not None and classes.ndim == 1 and len(classes) != len(ours):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 import oodbench
-from oodbench import cli_data, cli_show, render, tables
+from oodbench import cli_check, cli_data, cli_plot, cli_show, layouts, render, tables
 from oodbench import plan as planning
 from oodbench import results as ledger
 from oodbench import suite as suites
@@ -85,9 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     what = run.add_argument_group("what to run")
     what.add_argument("--suite", required=True, metavar="S", help="a suite of `oodbench list suites`, or a YAML file")
-    what.add_argument(
-        "--methods", default="all", metavar="A,B,C+D", help="methods, trainer+scorer pairs, or `all` that fit (default)"
-    )
+    what.add_argument("--methods", metavar="A,B,C+D", help="methods, trainer+scorer pairs, or `all` that fit (default)")
     what.add_argument(
         "--setting",
         action="append",
@@ -96,13 +94,21 @@ def _parser() -> argparse.ArgumentParser:
         help="a semantic set and what differs from the suite's settings, for example "
         "unseen-digits,covariate=blur,severity=5; may be repeated; default: the settings of the suite",
     )
+    what.add_argument(
+        "--semantic", action="append", default=[], metavar="NAME|folder:PATH", help="only this semantic set; repeatable"
+    )
+    what.add_argument(
+        "--covariate", action="append", default=[], metavar="NAME|folder:PATH", help="this covariate set; repeatable"
+    )
+    what.add_argument("--sweep", metavar="NAME", help="an ablation of the suite; see `oodbench show SUITE`")
     what.add_argument("--seeds", default="0", metavar="0,1,2", help="whole numbers, one run each (default: 0)")
     what.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="NAME.KEY=VALUE",
-        help="a hyperparameter of a trainer or scorer, or recipe.epochs and the like; may be repeated",
+        help="a hyperparameter of a trainer or scorer, or recipe.epochs, id.jpeg, splits.labelled and the like; "
+        "may be repeated",
     )
     what.add_argument("--preset", metavar="P", help="smoke, cpu or paper, where the suite has it")
     what.add_argument("--plugin", action="append", default=[], metavar="FILE.py", help="a file with a method of yours")
@@ -112,6 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     how.add_argument("--results", default="results", metavar="DIR", help="where results go (default: results)")
     how.add_argument("--offline", action="store_true", help="do not fetch missing data")
     how.add_argument("--available", action="store_true", help="leave out settings whose data is missing")
+    how.add_argument("--save-splits", action="store_true", help="write which rows play which part beside the results")
     how.add_argument("--dry-run", action="store_true", help="print the plan and the time it will take, run nothing")
     how.add_argument("--force", action="store_true", help="run again what is done already")
 
@@ -128,11 +135,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     table.add_argument(
         "--metrics",
-        default=",".join(tables.DEFAULT_METRICS),
         metavar="A,B",
         help="of: " + ", ".join(METRICS) + f" (default: {','.join(tables.DEFAULT_METRICS)})",
     )
     table.add_argument("--seeds", default="all", metavar="all|N", help="how many seeds to average (default: all)")
+    table.add_argument(
+        "--layout",
+        metavar="L",
+        help="a table of the paper: main, additional, mnist, margin, validation, ratio, corruption, imagenet, pacs or "
+        "pacs-ood; auto: those that DIR has results for (default: a layout of our own for every suite)",
+    )
+    table.add_argument("--with", dest="beside", metavar="reported", help="what the paper reports, and the difference")
 
     listing = command(
         "list", cli_show.list_all, "list methods, suites, data sets and networks", "oodbench list methods"
@@ -146,6 +159,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     show = command("show", cli_show.show, "describe a method, suite, data set or network", "oodbench show knn")
     show.add_argument("name")
+    check = command(
+        "check",
+        cli_check.main,
+        "compare results with the paper or with other results; status 1 if a cell is off by more than its tolerance",
+        "oodbench check results/demo --against results/",
+    )
+    cli_check.add_arguments(check)
+    plot = command("plot", cli_plot.main, "draw the figures of a results folder", "oodbench plot results/")
+    cli_plot.add_arguments(plot)
     data = command("data", cli_data.main, "see, get and add data sets", "oodbench data get mnist-c")
     cli_data.add_arguments(data)
     for sub in (listing, show):
@@ -192,18 +214,29 @@ def _run(given: argparse.Namespace) -> int:
     folder = Path(given.results)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"the results folder '{folder}' is a file; choose another with --results")
-    suite = suites.load(given.suite, given.preset)
+    if given.setting and (given.semantic or given.covariate):
+        raise UserError("--setting names a semantic and a covariate set already; leave out --semantic and --covariate")
+    suite = suites.load(given.suite, given.preset).with_sets(given.semantic, given.covariate)
+    swept = suite.sweep(given.sweep)
     registry = Registry(given.plugin)
     seeds = _numbers(given.seeds)
-    settings = cli_data.provide(suite, given.setting, given.offline or given.dry_run, given.available)
+    wanted = given.setting
+    if swept and not (wanted or given.semantic or given.covariate):
+        wanted = [suite.setting_name(suite.settings[0])]
+    settings = cli_data.provide(suite, wanted, given.offline or given.dry_run, given.available)
     init = Path(given.init) if given.init else None
-    plan = planning.make(suite, registry, given.methods, settings, seeds, given.set, folder, given.force, init)
+    methods = given.methods if given.methods is not None else swept.methods if swept else "all"
+    plan = planning.make(suite, registry, methods, settings, seeds, given.set, folder, given.force, init, given.sweep)
+    for warning in cli_data.warnings(plan.suite):
+        print(f"note: {warning}")
     for name, reason in plan.left_out.items():
         print(f"left out: {name} {reason}")
     if given.dry_run:
         return _describe_plan(plan, given.device)
     if not plan.todo:
         print(f"{_counts(plan)}: nothing to do (--force runs them again).")
+        if given.save_splits:
+            _save_splits(plan)
         _print_tables(plan)
         return 0
     print(f"{_counts(plan)} in {_count(plan.trainings, 'training')}; results go to {folder}")
@@ -214,12 +247,20 @@ def _run(given: argparse.Namespace) -> int:
     device = runner.choose_device(given.device)
     reporter = _Terminal() if sys.stdout.isatty() else _Lines()
     new = runner.execute(plan, device, reporter, given.force)
+    if given.save_splits:
+        _save_splits(plan)
     _print_tables(plan)
     failed = [result for result in new if result.status != "ok"]
     if failed:
         print(f"oodbench: {len(failed)} of {len(new)} cells failed; the first: {failed[0].error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _save_splits(plan: "Plan") -> None:
+    from oodbench import runner
+
+    runner.write_splits(plan)
 
 
 def _print_tables(plan: "Plan") -> None:
@@ -334,7 +375,8 @@ def _outcome(result: "Result") -> str:
     place = f"{result.setting} / {result.method} / seed {result.seed}"
     if result.status != "ok":
         return f"{place}: FAILED: {result.error}"
-    numbers = [f"{METRICS[m].title} {100 * result.metrics[m]:.2f}" for m in tables.DEFAULT_METRICS]
+    shown = [m for m in tables.DEFAULT_METRICS if m in result.metrics]
+    numbers = [f"{METRICS[m].title} {100 * result.metrics[m]:.2f}" for m in shown]
     told = [f"{key} {value}" for key, value in result.notes.items() if key in TOLD]
     return f"{place}: " + ", ".join(numbers + told)
 
@@ -345,9 +387,20 @@ def _table(given: argparse.Namespace) -> int:
     if not (given.seeds == "all" or (given.seeds.isdecimal() and int(given.seeds) > 0)):
         raise UserError(f"--seeds {given.seeds} is neither 'all' nor a number from 1; say how many seeds to average")
     seeds: int | Literal["all"] = "all" if given.seeds == "all" else int(given.seeds)
-    names = [name.strip() for name in given.metrics.split(",") if name.strip()]
-    print(render.render(tables.build(found, names, seeds), given.format), end="")
+    if given.beside not in (None, "reported"):
+        raise unknown("choice of --with", given.beside, ["reported"])
+    if given.layout is not None:
+        if given.metrics is not None:
+            raise UserError("a layout has metrics of its own; leave out --metrics or --layout")
+        built = layouts.build(found, given.layout, seeds)
+        built = built if given.beside else layouts.without_reported(built)
+    else:
+        chosen = ",".join(tables.DEFAULT_METRICS) if given.metrics is None else given.metrics
+        names = [name.strip() for name in chosen.split(",") if name.strip()]
+        built = tables.build(found, names, seeds)
+        built = layouts.with_reported(built, found) if given.beside else built
+    print(render.render(built, given.format), end="")
     return 0
 
 
-_COMMANDS = ("run", "table", "list", "show", "data")
+_COMMANDS = ("run", "table", "list", "show", "check", "plot", "data")

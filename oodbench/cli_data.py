@@ -1,16 +1,18 @@
-"""`oodbench data`: what is there, getting what is not, taking what the user has."""
+"""`oodbench data`: what is there, getting what is not, taking what the user has, seeing what it looks like."""
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from oodbench import contact_sheet
 from oodbench import suite as suites
 from oodbench.cards import catalogue
-from oodbench.datasets import store
-from oodbench.datasets._stored import Stored
+from oodbench.datasets._stored import Fetched
+from oodbench.datasets.folders import Folder
 from oodbench.errors import UserError, unknown
-from oodbench.splits import dataset
+from oodbench.files import write_atomically
+from oodbench.splits import dataset, side, sources
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add.add_argument("name")
     add.add_argument("path", type=Path)
     add.set_defaults(do=_add)
+    show = actions.add_parser("show", help="draw a contact sheet of a suite's images")
+    show.add_argument("suite", metavar="SUITE")
+    show.add_argument(
+        "--corruption", metavar="KIND|all", help="one at every severity, or all at one (default: the parts of a run)"
+    )
+    show.add_argument("--severity", type=int, metavar="N", help="of --corruption all (default: that of the suite)")
+    show.add_argument("--out", type=Path, metavar="FILE.png", help="default: SUITE.png or SUITE-KIND.png, here")
+    show.add_argument("--images", type=int, default=6, metavar="N", help="how many, one per class (default: 6)")
+    show.add_argument("--seed", type=int, default=0, metavar="S", help="says which images (default: 0)")
+    show.set_defaults(do=_show)
 
 
 def main(given: argparse.Namespace) -> int:
@@ -33,7 +45,7 @@ def main(given: argparse.Namespace) -> int:
 
 
 def needed_by(suite: suites.Suite) -> list[str]:
-    sources = (suite.contents.id, *suite.contents.semantic.values())
+    sources = (suite.contents.id, *suite.contents.semantic.values(), *suite.contents.covariate.values())
     return list(dict.fromkeys(source.dataset for source in sources))
 
 
@@ -43,13 +55,14 @@ def provide(suite: suites.Suite, given: Sequence[str], offline: bool, available:
     lacking: dict[str, str] = {}
 
     def is_there(name: str) -> bool:
+        name = dataset(name).made_from or name
         data = dataset(name)
-        problem = f"the data set '{name}' is missing; get it with: oodbench data get {name}"
+        verb = "get" if isinstance(data, Fetched) and data.sources else "add"
+        problem = f"the data set '{name}' is missing; {verb} it with: oodbench data {verb} {name}"
+        if verb == "add":
+            problem += " PATH"
         try:
-            if not isinstance(data, Stored):
-                return True
-            if store.entry(name) is not None:
-                store.load(name)
+            if not isinstance(data, Fetched) or data.is_there():
                 return True
         except UserError as error:  # damaged, which is put right like missing
             problem = str(error)
@@ -62,41 +75,46 @@ def provide(suite: suites.Suite, given: Sequence[str], offline: bool, available:
         lacking.setdefault(name, problem)
         return False
 
-    if not is_there(suite.contents.id.dataset):
-        raise UserError(lacking[suite.contents.id.dataset])
+    id = dataset(suite.contents.id.dataset).made_from or suite.contents.id.dataset
+    if not is_there(id):
+        raise UserError(lacking[id])
     kept = []
     for setting in settings:
-        name = suite.contents.semantic[setting.semantic].dataset
-        if is_there(name):
+        names = [dataset(source.dataset).made_from or source.dataset for source in sources(suite, setting).values()]
+        missing = [name for name in names if not is_there(name)]
+        if not missing:
             kept.append(suite.setting_name(setting))
         elif available:
-            print(f"left out: the setting '{suite.setting_name(setting)}': {lacking[name]}")
+            print(f"left out: the setting '{suite.setting_name(setting)}': {lacking[missing[0]]}")
         else:
-            raise UserError(lacking[name])
+            raise UserError(lacking[missing[0]])
     if not kept:
         known = suite.name if suite.name in suites.suite_files() else suite.path
         raise UserError(f"the data of no setting is there; see: oodbench data status {known}")
     return kept
 
 
+def warnings(suite: suites.Suite) -> Iterator[str]:
+    """What would make a detector's work too easy, unseen."""
+    id = suite.contents.id
+    for setting in suite.settings:
+        if setting.semantic not in suite.contents.semantic:
+            continue
+        data = dataset(suite.contents.semantic[setting.semantic].dataset)
+        if isinstance(data, Folder) and id.jpeg is None and data.jpeg_at(side(suite)):
+            yield (
+                f"'{setting.semantic}' holds JPEG files, '{id.dataset}' does not: a detector can learn the encoding; "
+                f"--set id.jpeg=75 encodes '{id.dataset}' too"
+            )
+
+
 def state(name: str) -> tuple[str, str]:
     """A word for what is there, and the details."""
     data = dataset(name)
-    if not isinstance(data, Stored):
-        return "verified", f"comes with a package: {data.source}"
-    try:
-        found = store.entry(name)
-        if found is None:
-            return "missing", f"not in {store.data_folder() / name}; get it with: oodbench data get {name}"
-        if store.fingerprint(store.load(name)) != found.fingerprint:
-            return "broken", f"{store.data_folder() / name} has changed; get it again: oodbench data get {name}"
-    except UserError as error:
-        return "broken", str(error)
-    if data.official is None:
-        word = "present"
-    else:
-        word = "verified" if found.fingerprint == data.official else "differs"
-    return word, f"{found.rows:,} images, {found.fingerprint}, from {found.source}, in {store.data_folder() / name}"
+    if data.made_from is not None:
+        word, details = state(data.made_from)
+        return word, f"made from {data.made_from}: {details}"
+    return data.state() if isinstance(data, Fetched) else ("verified", f"comes with a package: {data.source}")
 
 
 def _status(given: argparse.Namespace) -> int:
@@ -123,7 +141,7 @@ def _data_sets(given: Sequence[str]) -> list[str]:
 
 
 def _get(given: argparse.Namespace) -> int:
-    for name in _data_sets(given.names):
+    for name in dict.fromkeys(dataset(name).made_from or name for name in _data_sets(given.names)):
         if state(name)[0] in ("verified", "present"):
             print(f"{name}: is there already")
         else:
@@ -134,15 +152,9 @@ def _get(given: argparse.Namespace) -> int:
 def fetch(name: str) -> None:
     """Get one data set, telling how it goes."""
     data = dataset(name)
-    assert isinstance(data, Stored)
+    assert isinstance(data, Fetched)
     entry = data.get(_progress if sys.stdout.isatty() else _silent, lambda text: print(text, flush=True))
-    print(f"{name}: {entry.rows:,} images, {entry.fingerprint}{_verdict(data, entry)}")
-
-
-def _verdict(data: Stored, entry: store.Entry) -> str:
-    if data.official is None:
-        return ""
-    return ", verified" if entry.fingerprint == data.official else ": NOT the official content"
+    print(f"{name}: {data.summary(entry)}")
 
 
 def _silent(have: int, whole: int | None) -> None:
@@ -159,8 +171,27 @@ def _add(given: argparse.Namespace) -> int:
     if given.name not in known:
         raise unknown("data set", given.name, known)
     data = dataset(given.name)
-    if not isinstance(data, Stored):
+    if not isinstance(data, Fetched):
         raise UserError(f"'{given.name}' comes with a package; there is nothing to add")
     entry = data.add(given.path)
-    print(f"{given.name}: {entry.rows:,} images, {entry.fingerprint}{_verdict(data, entry)}")
+    print(f"{given.name}: {data.summary(entry)}")
+    return 0
+
+
+def _show(given: argparse.Namespace) -> int:
+    suite, kind = suites.load(given.suite), given.corruption
+    out = given.out or Path(f"{suite.name}-{kind}.png" if kind else f"{suite.name}.png")
+    if out.suffix != ".png":
+        raise UserError(f"--out '{out}' is not the name of a PNG file; end it in .png")
+    if given.severity is not None and kind != contact_sheet.ALL:
+        raise UserError("--severity goes with --corruption all; a single corruption is shown at every severity")
+    if kind is None:
+        settings = [suite.setting(name) for name in provide(suite, (), offline=True, available=True)]
+        sheet = contact_sheet.of_parts(suite, settings, given.images, given.seed)
+    elif kind == contact_sheet.ALL:
+        sheet = contact_sheet.of_all_corruptions(suite, given.severity, given.images, given.seed)
+    else:
+        sheet = contact_sheet.of_corruption(suite, kind, given.images, given.seed)
+    write_atomically(out, lambda file: sheet.image().save(file, "PNG", optimize=True))
+    print(f"{out}: {len(sheet.rows)} x {len(sheet.columns)} images of {suite.name}")
     return 0

@@ -100,9 +100,17 @@ def _show_suite(suite: suites.Suite) -> None:
         print(f"{kind + ':':9} " + ", ".join(f"{key} {value}" for key, value in vars(recipe).items()))
     print(f"presets:  {', '.join(contents.presets) or 'none'}")
     print(f"semantic: {', '.join(contents.semantic)}")
-    steps = suites.severities(contents.corruptions)
-    told = f"severities {steps[0]}-{steps[-1]}" if len(steps) > 1 else "one severity"
-    print(f"covariate: {', '.join(suites.corruption_kinds(contents.corruptions))} ({told})")
+    if contents.covariate:
+        print(f"covariate: {', '.join(contents.covariate)}")
+    if contents.corruptions is not None:
+        steps = suites.severities(contents.corruptions)
+        told = f"severities {steps[0]}-{steps[-1]}" if len(steps) > 1 else "one severity"
+        print(f"covariate: {', '.join(suites.corruption_kinds(contents.corruptions))} ({told})")
+    for name, sweep in contents.sweeps.items():
+        values = {**sweep.set, **sweep.setting}
+        print(
+            f"sweep {name}: {sweep.methods}, " + "; ".join(f"{k} {', '.join(map(str, v))}" for k, v in values.items())
+        )
     for setting in suite.settings:
         shares = f"pi_c {setting.pi_c:g}, pi_s {setting.pi_s:g}"
         print(f"\nsetting {suite.setting_name(setting)}: {setting.covariate} at severity {setting.severity}, {shares}")

@@ -1,25 +1,90 @@
 """Images in memory and batches by indexing: Split, WildMixture, Data, Batch. Knows nothing of suites or methods."""
 
+import math
+import queue
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from oodbench.errors import UserError
+from oodbench.recipe import Recipe
 
 
 def to_input(images: Tensor, device: torch.device) -> Tensor:
-    """uint8 rows as the networks take them: float32 in [0, 1], on the device, channels last."""
-    return images.to(device).to(torch.float32, memory_format=torch.channels_last).div_(255)
+    """uint8 rows as the networks take them: float32 in [0, 1], on the device."""
+    return images.to(device).to(torch.float32).div_(255)
+
+
+class Streamed:
+    """Images that are decoded when they are read, in place of a tensor of them."""
+
+    def __init__(self, pictures: Any) -> None:
+        self.pictures = pictures
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def index_select(self, dim: int, rows: Tensor) -> Tensor:
+        """As a tensor's: rows in any order."""
+        return torch.from_numpy(np.asarray(self.pictures[rows.numpy()]))
+
+    def split(self, size: int) -> Iterator[Tensor]:
+        """Consecutive rows, the next ones decoded meanwhile."""
+        rows = torch.arange(len(self)).split(size)
+        return _ahead(self.index_select(0, each) for each in rows)
+
+
+def as_rows(images: Any) -> "Tensor | Streamed":
+    """An array of uint8 images, or pictures that are yet to be decoded."""
+    return torch.from_numpy(images) if isinstance(images, np.ndarray) else Streamed(images)
+
+
+def _ahead(items: Iterator[Any], count: int = 2) -> Iterator[Any]:
+    """The same items, made by another thread while the ones before are used."""
+    ready: queue.Queue[Any] = queue.Queue(maxsize=count)
+    stop, end = threading.Event(), object()
+
+    def put(item: Any) -> None:
+        while not stop.is_set():
+            try:
+                return ready.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+
+    def work() -> None:
+        try:
+            for item in items:
+                put((item, None))
+                if stop.is_set():
+                    return
+            put((end, None))
+        except BaseException as error:
+            put((end, error))
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        while True:
+            item, error = ready.get()
+            if error is not None:
+                raise error
+            if item is end:
+                return
+            yield item
+    finally:
+        stop.set()
 
 
 @dataclass(frozen=True)
 class Split:
     """Labelled images."""
 
-    images: Tensor  # uint8, N x C x H x W
+    images: Tensor | Streamed  # uint8, N x C x H x W
     y: Tensor  # int64, N
     env: Tensor | None = None  # int64, N: the environment a row was drawn from
 
@@ -44,9 +109,9 @@ class Batch:
 class WildMixture:
     """(1 - pi_c - pi_s) ID + pi_c covariate + pi_s semantic: images without labels."""
 
-    id: Tensor
-    covariate: Tensor
-    semantic: Tensor
+    id: Tensor | Streamed
+    covariate: Tensor | Streamed
+    semantic: Tensor | Streamed
     pi_c: float
     pi_s: float
     draw: Literal["categorical", "three_masks"] = "categorical"  # see `_counts`
@@ -57,7 +122,8 @@ class WildMixture:
         passes = [_ShuffledPasses(len(part), generator) for part in parts]
         while True:
             counts = self._counts(size, generator)
-            yield torch.cat([part[rows.take(n)] for part, rows, n in zip(parts, passes, counts, strict=True)])
+            picks = zip(parts, passes, counts, strict=True)
+            yield torch.cat([part.index_select(0, rows.take(n)) for part, rows, n in picks])  # 20 times part[rows]
 
     def _counts(self, size: int, generator: torch.Generator) -> list[int]:
         """Images of each kind in a batch: one categorical draw per slot, or as the released SCONE code draws.
@@ -95,38 +161,54 @@ class Data:
     labelled: Split
     num_classes: int
     wild: WildMixture | None = None  # only for trainers that need it
-    id_validation: Tensor | None = None  # clean images without labels
-    mixed_validation: Tensor | None = None  # in the proportions of the mixture, disjoint from it
-    id_test: Tensor | None = None  # images without labels, for the paper's threshold and nothing else
+    id_validation: Tensor | Streamed | None = None  # clean images without labels
+    mixed_validation: Tensor | Streamed | None = None  # in the proportions of the mixture, disjoint from it
+    id_test: Tensor | Streamed | None = None  # images without labels, for the paper's threshold and nothing else
 
-    def steps(self, batch_size: int) -> int:
-        """Batches in one pass over the labelled images."""
-        return -(-len(self.labelled) // batch_size)
+    def steps(self, recipe: Recipe) -> int:
+        """Batches in an epoch: one pass over the labelled images, or as many as the shortest stream has whole ones.
 
-    def batches(self, batch_size: int, seed: int, device: torch.device) -> Iterator[Batch]:
+        The released code of SCONE ends an epoch with its shortest stream, so that small semantic sets get fewer steps.
+        """
+        steps = -(-len(self.labelled) // recipe.batch_size)
+        if recipe.steps == "shortest" and self.wild is not None:
+            streams = (self.wild.id, self.wild.covariate, self.wild.semantic)
+            steps = max(1, min(steps, *(len(stream) // recipe.batch_size for stream in streams)))
+        return steps
+
+    def batches(self, recipe: Recipe, seed: int, device: torch.device) -> Iterator[Batch]:
         """One shuffled pass over the labelled images, in batches of equal size (to one), each with a wild batch.
 
         Everything follows from `seed`, so an epoch can be repeated without what came before it.
         """
-        generator = torch.Generator().manual_seed(seed)
-        wild = self.wild.stream(batch_size, generator) if self.wild is not None else None
-        for rows in self._rows(batch_size, generator):
+        batches = self._batches(recipe, torch.Generator().manual_seed(seed), device)
+        streams = [
+            self.labelled.images,
+            *([self.wild.id, self.wild.covariate, self.wild.semantic] if self.wild else ()),
+        ]
+        return _ahead(batches) if any(isinstance(each, Streamed) for each in streams) else batches
+
+    def _batches(self, recipe: Recipe, generator: torch.Generator, device: torch.device) -> Iterator[Batch]:
+        wild = self.wild.stream(recipe.batch_size, generator) if self.wild is not None else None
+        for rows in self._rows(recipe, generator):
+            images = _augmented(self.labelled.images.index_select(0, rows), recipe.augment, generator)
             yield Batch(
-                x=to_input(self.labelled.images[rows], device),
+                x=to_input(images, device),
                 y=self.labelled.y[rows].to(device),
                 env=None if self.labelled.env is None else self.labelled.env[rows].to(device),
                 wild=None if wild is None else to_input(next(wild), device),
             )
 
-    def _rows(self, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
+    def _rows(self, recipe: Recipe, generator: torch.Generator) -> Iterator[Tensor]:
         """The rows of each batch; with environments, as many of each."""
-        steps, env = self.steps(batch_size), self.labelled.env
+        steps, env = self.steps(recipe), self.labelled.env
         if env is None:
-            yield from torch.randperm(len(self.labelled), generator=generator).tensor_split(steps)
+            rows = torch.randperm(len(self.labelled), generator=generator)
+            yield from rows[: steps * recipe.batch_size].tensor_split(steps)
             return
         members = [(env == e).nonzero().squeeze(1) for e in range(int(env.max()) + 1)]
         passes = [_ShuffledPasses(len(rows), generator) for rows in members]
-        each = max(1, batch_size // len(members))
+        each = max(1, recipe.batch_size // len(members))
         for _ in range(steps):
             yield torch.cat([rows[order.take(each)] for rows, order in zip(members, passes, strict=True)])
 
@@ -147,20 +229,52 @@ class Data:
         env = torch.randperm(len(self.labelled), generator=generator) % parts
         images = self.labelled.images
         if kind == "augment":
+            if isinstance(images, Streamed):
+                raise UserError("environments=augment needs images in memory, and these are streamed; choose random:2")
             images = images.clone()
             images[env == 1] = _erased(images[env == 1], generator)
             images[env == 2] = _toned(images[env == 2], generator)
         return replace(self, labelled=replace(self.labelled, images=images, env=env))
 
 
+def _augmented(images: Tensor, kind: str, generator: torch.Generator) -> Tensor:
+    """Whole batches of uint8 images at once; the draws come from the batches' own generator."""
+    if kind == "none":
+        return images
+    n, _, height, width = images.shape
+    mirrored = (torch.rand(n, generator=generator) < 0.5).to(images.device, torch.int64)
+    if kind == "resized-crop-flip":
+        images, pad = _resized_crops(images, generator), 0
+    else:  # a crop of the image padded with black by an eighth of its side (4 of 32 pixels)
+        pad = max(1, width // 8)
+        images = F.pad(images, (pad, pad, pad, pad))
+    top, left = torch.randint(2 * pad + 1, (2, n), generator=generator).to(images.device)
+    windows = torch.stack([images, images.flip(-1)]).unfold(3, height, 1).unfold(4, width, 1)
+    return windows[mirrored, torch.arange(n, device=images.device), :, top, left]
+
+
+def _resized_crops(images: Tensor, generator: torch.Generator) -> Tensor:
+    """A part of each image of 8 to 100 % of its area and an aspect of 3/4 to 4/3, at the full size again."""
+    n = len(images)
+    area = 0.08 + 0.92 * torch.rand(n, generator=generator)
+    aspect = torch.exp((2 * torch.rand(n, generator=generator) - 1) * math.log(4 / 3))
+    wide, high = (area * aspect).sqrt().clamp(max=1), (area / aspect).sqrt().clamp(max=1)
+    x, y = ((2 * torch.rand(n, generator=generator) - 1) * (1 - side) for side in (wide, high))
+    zero = torch.zeros(n)
+    affine = torch.stack([torch.stack([wide, zero, x], 1), torch.stack([zero, high, y], 1)], 1).to(images.device)
+    grid = F.affine_grid(affine, list(images.shape), align_corners=False)
+    sampled = F.grid_sample(images.float(), grid, padding_mode="border", align_corners=False)
+    return sampled.round_().clamp_(0, 255).to(torch.uint8)
+
+
 def check_environments(spec: str, method: str) -> None:
-    """`native`, `augment` or `random:k` with at least two."""
+    """`auto`, `native`, `augment` or `random:k` with at least two."""
     kind, colon, count = spec.partition(":")
-    if spec in ("native", "augment") or (kind == "random" and count.isdigit() and int(count) >= 2):
+    if spec in ("auto", "native", "augment") or (kind == "random" and count.isdigit() and int(count) >= 2):
         return
     if kind == "random" and count in ("0", "1"):
         raise UserError(f"{method} compares environments and needs two or more; choose {method}.environments=random:2")
-    raise UserError(f"{method}.environments={spec} is unknown; choose native, augment or random:2")
+    raise UserError(f"{method}.environments={spec} is unknown; choose auto, native, augment or random:2")
 
 
 def _erased(images: Tensor, generator: torch.Generator) -> Tensor:

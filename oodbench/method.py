@@ -25,11 +25,20 @@ class Trainer:
     needs: ClassVar[frozenset[str]] = frozenset()  # of "wild", "environments"
     starts_from: ClassVar[str | None] = None  # the trainer whose weights this one fine-tunes
     scorer: ClassVar[str] = "energy"  # unless the user names another
+    # What a random search draws a hyperparameter from: U(a,b) is uniform; 10**U(a,b), int 10**U(a,b) and int 2**U(a,b)
+    # are powers of it, those with int rounded down; {a,b,c} is one of these, equally likely.
+    search: ClassVar[dict[str, str]] = {}
 
     @property
     def runs(self) -> int:
         """How often the recipe is run, for an estimate of the time."""
         return 1
+
+    def extend(self, model: Classifier) -> None:
+        """Give the network the parts this trainer adds to it, in place, before it trains or its weights are loaded.
+
+        Afterwards `model.features(x)` is still N x d and the linear `model.head` still turns that into logits.
+        """
 
     def loss(self, model: Classifier, batch: Batch) -> Tensor:
         """The loss of one batch."""

@@ -149,17 +149,25 @@ class Scored:
     labels: NDArray[Any] | None = None
 
 
-def evaluate(id: Scored, covariate: Scored, semantic: Scored) -> dict[str, float]:
-    """Every metric of METRICS, in that order; the `_full` ones count covariate rows as ID."""
+def evaluate(id: Scored, covariate: Scored, semantic: Scored | None = None) -> dict[str, float]:
+    """Every metric of METRICS, in that order; the `_full` ones count covariate rows as ID.
+
+    Without semantic rows, where only generalisation is measured, the accuracies.
+    """
     if id.labels is None or covariate.labels is None:
         raise ValueError("ID and covariate rows need labels; only semantic rows may go without")
     id_scores = _checked("ID", id.scores)
     covariate_scores = _checked("covariate", covariate.scores)
+    accuracies = {
+        "covariate_acc": accuracy(covariate.predictions, covariate.labels),
+        "id_acc": accuracy(id.predictions, id.labels),
+    }
+    if semantic is None:
+        return accuracies
     semantic_scores = _checked("semantic", semantic.scores)
     full = curve(np.concatenate([id_scores, covariate_scores]), semantic_scores)
     return {
-        "covariate_acc": accuracy(covariate.predictions, covariate.labels),
-        "id_acc": accuracy(id.predictions, id.labels),
+        **accuracies,
         **detection(id_scores, semantic_scores),
         "auroc_full": full.auroc(),
         "fpr95_full": full.fpr95(),

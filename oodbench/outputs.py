@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from oodbench.data import to_input
+from oodbench.data import Streamed, to_input
 from oodbench.networks import Classifier
 
 
@@ -15,7 +15,7 @@ class Outputs:
     """What a scorer sees of a split: no test label ever, `y` is there only while fitting."""
 
     model: Classifier  # in eval mode, parameters frozen
-    images: Tensor  # uint8 rows, for scorers that go back to the input
+    images: Tensor | Streamed  # uint8 rows, for scorers that go back to the input
     features: Tensor  # N x d, the input of the linear head
     logits: Tensor  # N x K
     y: Tensor | None = None
@@ -27,7 +27,7 @@ class Outputs:
 
 
 @torch.inference_mode()
-def forward(model: Classifier, images: Tensor, y: Tensor | None = None, size: int = 256) -> Outputs:
+def forward(model: Classifier, images: Tensor | Streamed, y: Tensor | None = None, size: int = 256) -> Outputs:
     """Pass every image through the network once."""
     model.eval()
     features, logits = [], []

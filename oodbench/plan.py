@@ -6,20 +6,22 @@ on: code of the method, values, recipe, network, splits, content of the data. Eq
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from oodbench import results, splits
+from oodbench.cards import catalogue
 from oodbench.errors import UserError
 from oodbench.registry import DEFAULT_TRAINER, MethodSpec, Part, Registry
-from oodbench.suite import Setting, Suite
+from oodbench.suite import NONE, SECTIONS, NetworkChoice, Setting, Source, Suite
 
-PROTOCOL = 1  # raised when the harness itself (loop, networks, corruptions, a default) changes what numbers come out
+PROTOCOL = 2  # raised when the harness itself (loop, splits, metrics, a default) changes what numbers come out
 
 
 def _stated(record: Any) -> dict[str, Any]:
@@ -33,6 +35,39 @@ def _stated(record: Any) -> dict[str, Any]:
         for f in dataclasses.fields(record)
     }
     return {name: value for name, value in values.items() if value != defaults[name]}
+
+
+def _source(source: Source) -> dict[str, Any]:
+    """A folder counts by its content, which is among the fingerprints, and not by its place."""
+    return {**_stated(source), "dataset": splits.dataset(source.dataset).name}
+
+
+def _network(choice: NetworkChoice) -> dict[str, Any]:
+    """A file of weights counts by its content."""
+    options = dict(choice.options)
+    if options.get("weights"):
+        options["weights"] = _file_digest(Path(str(options["weights"])), "network.weights")
+    return {"name": choice.name, "options": options, "code": catalogue("networks")[choice.name].digest()}
+
+
+def _file_digest(path: Path, option: str) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    except OSError as error:
+        raise UserError(f"cannot read '{path}': {error.strerror}; {option} takes a file of weights") from None
+
+
+def _shift(suite: Suite, setting: Setting) -> dict[str, Any]:
+    """Where the images of a setting come from."""
+    contents = suite.contents
+    corrupted = setting.covariate not in contents.covariate and contents.corruptions is not None
+    return {
+        "setting": _stated(setting),
+        "semantic": _source(contents.semantic[setting.semantic]) if setting.semantic != NONE else None,
+        "covariate": None if corrupted else _source(contents.covariate[setting.covariate]),
+        "corruptions": [contents.corruptions, splits.corruption_code(contents.corruptions)] if corrupted else None,
+        "data": splits.fingerprints(suite, setting),
+    }
 
 
 def _hash(identity: Any) -> str:
@@ -56,12 +91,11 @@ class Training:
 
     @cached_property
     def init_digest(self) -> str | None:
-        if self.init is None:
-            return None
-        try:
-            return hashlib.sha256(self.init.read_bytes()).hexdigest()[:16]
-        except OSError as error:
-            raise UserError(f"cannot read '{self.init}': {error.strerror}; --init takes a file of weights") from None
+        return None if self.init is None else _file_digest(self.init, "--init")
+
+    @property
+    def reads_wild(self) -> bool:
+        return "wild" in self.trainer.card.settings.get("needs", ())
 
     @property
     def recipe(self) -> str:
@@ -69,20 +103,16 @@ class Training:
 
     def identity(self, with_seed: bool = True) -> dict[str, Any]:
         contents = self.suite.contents
-        data = {contents.id.dataset: splits.dataset(contents.id.dataset).fingerprint}
-        if self.setting is not None:
-            data = splits.fingerprints(self.suite, self.setting)
         return {
             "protocol": PROTOCOL,
             "trainer": self.trainer.identity(),
-            "network": _stated(contents.network),
+            "network": _network(contents.network),
             "recipe": _stated(getattr(contents.recipes, self.recipe)),
-            "id": _stated(contents.id),
+            "id": _source(contents.id),
+            "data": splits.dataset(contents.id.dataset).fingerprint,
             "splits": _stated(contents.splits),
-            "corruptions": contents.corruptions if self.setting else None,
-            "semantic": _stated(contents.semantic[self.setting.semantic]) if self.setting else None,
-            "setting": _stated(self.setting) if self.setting else None,
-            "data": data,
+            "mixture": contents.mixture if self.reads_wild else None,
+            "shift": _shift(self.suite, self.setting) if self.setting else None,
             "seed": self.seed if with_seed else None,
             "init": self.init_digest,
             "parent": self.parent.identity(with_seed) if self.parent else None,
@@ -114,10 +144,7 @@ class Cell:
         return {
             "training": self.training.identity(with_seed),
             "scorer": self.method.scorer.identity(),
-            "setting": _stated(self.setting),
-            "corruptions": self.suite.contents.corruptions,
-            "semantic": _stated(self.suite.contents.semantic[self.setting.semantic]),
-            "data": splits.fingerprints(self.suite, self.setting),
+            "shift": _shift(self.suite, self.setting),
         }
 
     @cached_property
@@ -192,8 +219,10 @@ def make(
     folder: Path,
     force: bool = False,
     init: Path | None = None,
+    sweep: str | None = None,
 ) -> Plan:
     """Everything that can be wrong with a request is found here, before anything trains."""
+    swept = suite.sweep(sweep)
     words = methods.split(",") if isinstance(methods, str) else methods
     names = [word.strip() for word in words if word.strip()]
     if not names:
@@ -201,6 +230,9 @@ def make(
     named = [registry.method(name) for name in names if name != "all"]
     specs = list({spec.name: spec for spec in [*(registry.all() if "all" in names else ()), *named]}.values())
     suite, specs = assign(suite, specs, assignments)
+    if swept is not None:
+        variants = [assign(suite, specs, choice)[1] for choice in _choices(swept.set)]
+        specs = list({spec.label: spec for variant in variants for spec in variant}.values())
     left_out = {name: f"cannot be used: {why}" for name, why in registry.broken.items() if "all" in names}
     for spec in list(specs):
         missing = spec.needs - suite.provides
@@ -211,6 +243,12 @@ def make(
             left_out[spec.name] = reason
             specs.remove(spec)
     chosen = [suite.setting(text) for text in settings] or suite.settings
+    if swept is not None:
+        chosen = [
+            suite.setting(",".join([suite.setting_name(setting), *choice]))
+            for setting in (chosen if settings else chosen[:1])
+            for choice in _choices(swept.setting)
+        ]
     chosen = list(dict.fromkeys(chosen))
     if not seeds:
         raise UserError("no seed given; name at least one, for example --seeds 0,1,2")
@@ -224,6 +262,14 @@ def make(
                 cells.append(Cell(setting, spec, training, folder))
     done = [] if force else [cell for cell in cells if cell.is_done()]
     return Plan(suite, folder, cells, done, left_out)
+
+
+def _choices(values: Mapping[str, Sequence[Any]]) -> list[list[str]]:
+    """Every combination, each as assignments key=value; of nothing, the one that changes nothing."""
+    return [
+        [f"{key}={value}" for key, value in zip(values, choice, strict=True)]
+        for choice in itertools.product(*values.values())
+    ]
 
 
 def _training(
@@ -240,11 +286,11 @@ def _training(
     base = registry.start_of(trainer.card)
     later = (*later, trainer.card.name)
     parent = _training(suite, registry, Part(base), setting, seed, init, later) if base else None
-    reads_setting = "wild" in trainer.card.settings.get("needs", ()) or (
-        parent is not None and parent.setting is not None
-    )
     given = init if trainer.card.name == DEFAULT_TRAINER else None
-    return Training(suite, trainer, seed, setting if reads_setting else None, parent, given)
+    training = Training(suite, trainer, seed, setting, parent, given)
+    # Weights depend on the setting by the mixture, by what they start from, or by the domain that is held out.
+    depends = training.reads_wild or (parent is not None and parent.setting is not None) or suite.held_out(setting)
+    return training if depends else dataclasses.replace(training, setting=None)
 
 
 def assign(suite: Suite, specs: list[MethodSpec], assignments: Iterable[str]) -> tuple[Suite, list[MethodSpec]]:
@@ -255,8 +301,8 @@ def assign(suite: Suite, specs: list[MethodSpec], assignments: Iterable[str]) ->
         if not equals or not dot:
             raise UserError(f"'{assignment}' is not an assignment; write --set method.hyperparameter=value")
         part, text = part.replace("_", "-"), text.strip()
-        if part == "recipe":
-            suite = suite.with_value(key, text)
+        if part in SECTIONS:
+            suite = suite.with_value(part, key, text)
             continue
         present = {each.card.name for spec in specs for each in (spec.trainer, spec.scorer)}
         if part not in present:

@@ -18,7 +18,9 @@ SEEDS = ("init", "labelled", "covariate", "semantic", "trainer", "train")  # the
 
 
 def configuration(cell: Cell) -> dict[str, Any]:
-    contents = {key: value for key, value in asdict(cell.suite.contents).items() if key != "presets"}
+    contents = {key: value for key, value in asdict(cell.suite.contents).items() if key not in ("presets", "sweeps")}
+    for source in (contents["id"], *contents["semantic"].values(), *contents["covariate"].values()):
+        source["dataset"] = splits.dataset(source["dataset"]).name  # of a folder its name, not its place
     return {
         "trainer": repr(cell.method.trainer.make()),
         "scorer": repr(cell.method.scorer.make()),

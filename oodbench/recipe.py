@@ -7,20 +7,29 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Recipe:
-    """SGD with momentum under one learning-rate schedule."""
+    """SGD with momentum, or Adam, under one learning-rate schedule."""
 
     epochs: int
     batch_size: int
     lr: float
-    momentum: float = 0.9
-    nesterov: bool = True
+    momentum: float = 0.9  # beta 1 of Adam
+    nesterov: bool = True  # SGD alone
     weight_decay: float = 5e-4
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    freeze_bn: bool = False  # batch normalisation keeps its statistics; its scale and shift still learn
     schedule: Literal["cosine", "steps", "constant"] = "cosine"
     milestones: list[float] = field(default_factory=lambda: [0.5, 0.75, 0.9])  # of the training, for "steps"
     decay: float = 0.5  # at each milestone
+    warmup: float = 0.0  # of the training: the rate rises from 0, and the schedule begins after it
+    augment: Literal["none", "crop-flip", "resized-crop-flip"] = "none"  # of the labelled images
+    steps: Literal["labelled", "shortest"] = "labelled"  # what an epoch is, see data.Data.steps
 
     def rate(self, step: int, steps: int) -> float:
         """The learning rate of step 0 <= step < steps."""
+        rising = int(self.warmup * steps)
+        if step < rising:
+            return self.lr * (step + 1) / rising
+        step, steps = step - rising, steps - rising
         if self.schedule == "cosine":
             return self.lr * (1 + math.cos(math.pi * step / steps)) / 2
         if self.schedule == "steps":

@@ -13,7 +13,7 @@ from oodbench.errors import UserError, unknown
 from oodbench.schema import parse
 
 NEEDS = ("wild", "environments")
-RESERVED = ("all", "recipe")  # they mean something else in `--methods` and `--set`
+RESERVED = ("all", "recipe", "id", "splits", "network")  # they mean something else in `--methods` and `--set`
 DEFAULT_TRAINER, DEFAULT_SCORER = "erm", "energy"
 
 

@@ -10,13 +10,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
 from oodbench import metrics, provenance, results, splits
 from oodbench.cards import catalogue, load_class
-from oodbench.checkpoints import read_weights
-from oodbench.data import Data, Split, WildMixture
+from oodbench.checkpoints import describe, read_weights
+from oodbench.data import Data, Split, WildMixture, as_rows
 from oodbench.errors import UserError
 from oodbench.evaluation import TEST_SPLITS, Evaluation
 from oodbench.files import CannotWrite, claim, write_atomically
@@ -59,24 +60,28 @@ def build_model(suite: Suite, seed: int) -> Classifier:
     network: Network = load_class(catalogue("networks")[contents.network.name])(**contents.network.options)
     torch.manual_seed(derive(seed, "init"))
     body, dim = network.body(len(data.mean))
-    return Classifier(body, dim, splits.num_classes(suite), data.mean, data.std)
+    model = Classifier(body, dim, splits.num_classes(suite), data.mean, data.std)
+    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch leaves this form untyped
 
 
 def training_data(suite: Suite, parts: splits.Parts, setting: Setting | None) -> Data:
     """What a trainer may read: without a setting, nothing of the wild mixture."""
-    labelled = Split(torch.from_numpy(parts.labelled.images), torch.from_numpy(parts.labelled.labels))
+    env = None
+    if parts.labelled.domains is not None:
+        env = torch.from_numpy(np.unique(parts.labelled.domains, return_inverse=True)[1])
+    labelled = Split(as_rows(parts.labelled.images), torch.from_numpy(parts.labelled.labels), env)
     if setting is None:
         return Data(labelled, splits.num_classes(suite))
     wild_id, covariate, semantic = (
-        torch.from_numpy(part.images) for part in (parts.wild_id, parts.wild_covariate, parts.wild_semantic)
+        as_rows(part.images) for part in (parts.wild_id, parts.wild_covariate, parts.wild_semantic)
     )
     return Data(
         labelled,
         splits.num_classes(suite),
-        WildMixture(wild_id, covariate, semantic, setting.pi_c, setting.pi_s),
-        id_validation=torch.from_numpy(parts.id_validation.images),
-        mixed_validation=torch.from_numpy(splits.mixed_validation(parts, setting)),
-        id_test=torch.from_numpy(parts.id.images),
+        WildMixture(wild_id, covariate, semantic, setting.pi_c, setting.pi_s, suite.contents.mixture),
+        id_validation=as_rows(parts.id_validation.images),
+        mixed_validation=as_rows(splits.mixed_validation(parts, setting)),
+        id_test=as_rows(parts.id.images),
     )
 
 
@@ -104,6 +109,19 @@ def execute(plan: Plan, device: torch.device, reporter: Reporter, force: bool = 
         run.only_claimed_left = len(postponed) == len(waiting)
         waiting = postponed
     return run.results
+
+
+def write_splits(plan: Plan) -> None:
+    """Beside the results, which rows of which data set play which part: a file for each setting and seed."""
+    for cell in {(cell.setting, cell.seed): cell for cell in plan.cells}.values():
+        path = cell.path.parent.parent / f"splits-seed{cell.seed}.npz"
+        _write_rows(splits.build(plan.suite, cell.setting, cell.seed), path)
+
+
+def _write_rows(parts: splits.Parts, path: Path) -> None:
+    found: dict[str, Any] = {name: part.rows for name, part in parts.items().items()}
+    found |= {f"{name}.origin": np.array(part.origin) for name, part in parts.items().items()}
+    write_atomically(path, lambda file: np.savez_compressed(file, **found))
 
 
 def check(plan: Plan) -> None:
@@ -191,10 +209,10 @@ class _Run:
 
     def trained(self, training: Training, setting: Setting) -> _Trained:
         """The network of a training: given, from the cache, or trained from its last checkpoint or its start."""
-        model = build_model(training.suite, training.seed).to(self.device)
+        model = self._start(training)
         if training.init is not None:
             read_weights(model, training.init)
-            return _Trained(_frozen(model), [], {"weights": f"given by --init {training.init.name}"}, 0.0)
+            return _Trained(_frozen(model), [], {"weights": f"given by --init {describe(training.init)}"}, 0.0)
         stored = self.file(training, "pt")
         if self.force and training.key not in self._made_anew:
             self._forget_checkpoints(training)
@@ -207,9 +225,19 @@ class _Run:
             contents = self._train(training, setting, model)
             write_atomically(stored, lambda file: torch.save(contents, file))
             self._made_anew.add(training.key)
+        else:
+            _extend(model, training, self.device)
         self._forget_checkpoints(training)  # also those of a run that was killed just after its last epoch
         model.load_state_dict(contents.pop("model"))
         return _Trained(_frozen(model), **contents)
+
+    def _start(self, training: Training) -> Classifier:
+        """The network a trainer is given: the suite's, with what the trainers before it added."""
+        if training.parent is None:
+            return build_model(training.suite, training.seed).to(self.device)
+        model = self._start(training.parent)
+        _extend(model, training.parent, self.device)
+        return model
 
     def _train(self, training: Training, setting: Setting, model: Classifier) -> dict[str, Any]:
         if training.parent is not None:
@@ -221,11 +249,12 @@ class _Run:
             model.load_state_dict(parent.model.state_dict())
         trainer: Trainer = training.trainer.make()
         recipe = getattr(training.suite.contents.recipes, training.recipe)
-        data = training_data(training.suite, self.parts(setting, training.seed), training.setting)
+        mixture = setting if training.reads_wild else None
+        data = training_data(training.suite, self.parts(setting, training.seed), mixture)
         loop = Loop(
             recipe, derive(training.seed, "train"), self.device, self.file(training, "ckpt"), self.reporter.progress
         )
-        torch.manual_seed(derive(training.seed, "trainer"))
+        _extend(model, training, self.device)
         started = time.perf_counter()
         trainer.train(model, data, loop)
         seconds = time.perf_counter() - started
@@ -270,6 +299,13 @@ class _Run:
         self.reporter.result(result)
 
 
+def _extend(model: Classifier, training: Training, device: torch.device) -> None:
+    """Let a trainer add to the network; the first weights of what it adds follow from the seed."""
+    torch.manual_seed(derive(training.seed, "trainer"))
+    training.trainer.make().extend(model)
+    model.to(device)
+
+
 def _frozen(model: Classifier) -> Classifier:
     """Scorers that differentiate by the input then do not pay for the weights."""
     return model.eval().requires_grad_(False)
@@ -283,9 +319,8 @@ def estimate(plan: Plan, device: torch.device) -> float:
     _use_threads(suite, device)
     parts = splits.build(suite, plan.todo[0].setting, seed=0)
     data = training_data(suite, parts, setting=None)
-    size = min(suite.contents.recipes.scratch.batch_size, len(data.labelled))
     model = build_model(suite, seed=0).to(device).train()
-    batch = next(data.batches(size, 0, device))
+    batch = next(data.batches(suite.contents.recipes.scratch, 0, device))
     times = []
     for _ in range(4):
         started = time.perf_counter()
@@ -296,9 +331,9 @@ def estimate(plan: Plan, device: torch.device) -> float:
     trained = 0
     for training in plan.all_trainings.values():
         recipe = getattr(suite.contents.recipes, training.recipe)
-        wild = 2 if training.setting is not None else 1
+        images = 2 * data.steps(recipe) * recipe.batch_size if training.reads_wild else len(data.labelled)
         cached = training.init is not None or (plan.folder / results.WEIGHTS / f"{training.key}.pt").exists()
         runs = 0 if cached else training.trainer.make().runs
-        trained += runs * recipe.epochs * len(data.labelled) * wild
+        trained += runs * recipe.epochs * images
     scored = sum(len(getattr(parts, split)) for split in ("labelled", *TEST_SPLITS)) * len(plan.todo)
     return per_image * (trained + scored / 3)  # a forward pass is about a third of a training step

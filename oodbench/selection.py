@@ -8,14 +8,21 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from oodbench.data import Data
+from oodbench.data import Data, Streamed
 from oodbench.functional import energy
 from oodbench.networks import Classifier
 from oodbench.outputs import forward
 from oodbench.training import Loop
 
 
-def flagged_share(model: Classifier, id_images: Tensor, mixed_images: Tensor) -> float:
+def out_share(model: Classifier, data: Data, threshold: Literal["validation", "test"] = "validation") -> float:
+    """out% of a trained network, with the threshold from ID validation images, or from test images as the paper did."""
+    id_images = data.id_validation if threshold == "validation" else data.id_test
+    assert id_images is not None and data.mixed_validation is not None
+    return flagged_share(model, id_images, data.mixed_validation)
+
+
+def flagged_share(model: Classifier, id_images: Tensor | Streamed, mixed_images: Tensor | Streamed) -> float:
     """out%: the share of the mixed validation set that a threshold flags which keeps 95 % of the ID images.
 
     As in the released SCONE code: the threshold is the ID energy at position floor(.95 n), and energies at it count.
@@ -49,15 +56,14 @@ def select_at_drop(
     The procedure of the SCONE paper's appendix. Its code takes the threshold from the ID test images; validation images
     are the default here.
     """
-    id_images = data.id_validation if threshold == "validation" else data.id_test
-    assert id_images is not None and data.mixed_validation is not None
+    assert data.mixed_validation is not None
     start, trained, shares = deepcopy(model.state_dict()), [], []
     for value in grid:
         model.load_state_dict(start)
         stage = loop.stage(f"{name}{value:g}")
         train(value, model, data, stage)
         trained.append((deepcopy(model.state_dict()), stage.log))
-        shares.append(flagged_share(model, id_images, data.mixed_validation))
+        shares.append(out_share(model, data, threshold))
     chosen = after_largest_drop(shares, len(data.mixed_validation))
     model.load_state_dict(trained[chosen][0])
     loop.log += trained[chosen][1]

@@ -5,7 +5,7 @@ never shows its labels; what feeds the wild mixture and what validates it are ke
 """
 
 import hashlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -14,15 +14,25 @@ from typing import Any
 import numpy as np
 
 from oodbench.cards import catalogue, code_of, load_class
-from oodbench.datasets import Dataset, Images, store
+from oodbench.datasets import Dataset, Rows, store
+from oodbench.datasets._decoder import code as decoder_code
+from oodbench.datasets._jpeg import encoded
+from oodbench.datasets._pictures import Pictures, PictureSet
 from oodbench.datasets._stored import Stored
+from oodbench.datasets.corrupted import Official, official
+from oodbench.datasets.folders import Folder
 from oodbench.errors import UserError
 from oodbench.seeds import derive
-from oodbench.suite import Setting, Source, Suite
+from oodbench.suite import FOLDER, NONE, Setting, Source, Suite
+
+PUBLISHED = {"cifar10": "cifar_c", "mnist": "mnist_c"}  # families of corruptions whose files are published
 
 
 @cache
 def dataset(name: str) -> Dataset:
+    """By name, or any folder of images as `folder:PATH`."""
+    if name.startswith(FOLDER):
+        return Folder(Path(name.removeprefix(FOLDER)).expanduser())
     loaded: Dataset = load_class(catalogue("datasets")[name])()
     return loaded
 
@@ -31,16 +41,24 @@ def dataset(name: str) -> Dataset:
 class Part:
     """Some images with their labels, and which rows of which data set they are."""
 
-    images: np.ndarray
+    whole: Any  # uint8, M x C x H x W: a memory-mapped array, or Pictures that are decoded when they are read
+    chosen: np.ndarray  # which images of it
     labels: np.ndarray
     rows: np.ndarray
     origin: str  # data set, and what was done to it
+    domains: np.ndarray | None = None  # numbers of the data set's domains, if it has any
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def take(self, chosen: Any) -> "Part":
-        return Part(self.images[chosen], self.labels[chosen], self.rows[chosen], self.origin)
+    @property
+    def images(self) -> Any:
+        """Copied when asked for and not before: a run never holds what it does not use."""
+        return self.whole[self.chosen]
+
+    def take(self, some: Any) -> "Part":
+        domains = None if self.domains is None else self.domains[some]
+        return replace(self, chosen=self.chosen[some], labels=self.labels[some], rows=self.rows[some], domains=domains)
 
     @property
     def digest(self) -> str:
@@ -76,13 +94,27 @@ def num_classes(suite: Suite) -> int:
     source = suite.contents.id
     if source.classes is not None:
         return len(source.classes)
-    return int(dataset(source.dataset).part(test=False).labels.max()) + 1
+    return int(dataset(source.dataset).labels().max()) + 1
+
+
+def sources(suite: Suite, setting: Setting) -> dict[str, Source]:
+    """The data sets that a setting reads, by the part they play."""
+    found = {"id": suite.contents.id}
+    if setting.semantic != NONE:
+        found["semantic"] = suite.contents.semantic[setting.semantic]
+    if setting.covariate in suite.contents.covariate:
+        found["covariate"] = suite.contents.covariate[setting.covariate]
+    return found
 
 
 def fingerprints(suite: Suite, setting: Setting) -> dict[str, str]:
     """The content of every data set a cell reads, without decoding any."""
-    names = {suite.contents.id.dataset, suite.contents.semantic[setting.semantic].dataset}
-    return {name: dataset(name).fingerprint for name in sorted(names)}
+    sets = [dataset(source.dataset) for source in sources(suite, setting).values()]
+    marks = {each.name: each.fingerprint for each in sets}
+    official = _official(suite, setting)
+    if official is not None:
+        marks[official.name] = official.fingerprint
+    return dict(sorted(marks.items()))
 
 
 def build(suite: Suite, setting: Setting, seed: int) -> Parts:
@@ -92,26 +124,42 @@ def build(suite: Suite, setting: Setting, seed: int) -> Parts:
     def shuffled(part: Part, purpose: str) -> Part:
         return part.take(np.random.default_rng(derive(seed, purpose)).permutation(len(part)))
 
-    id_train = shuffled(_part(suite.contents.id, test=False), "labelled")
+    def divided(source: Source, purpose: str) -> tuple[Part, Part]:
+        """The train and the test part of a set: its own, or by lot. Truncated as in the paper's code."""
+        if dataset(source.dataset).has_test_part and source.part is None:
+            return shuffled(_part(suite, source, test=False), purpose), _part(suite, source, test=True)
+        everything = shuffled(_part(suite, source, {"train": False, "test": True}.get(source.part or "all")), purpose)
+        train = int((1 - shares.semantic_test) * len(everything))
+        return everything.take(slice(train)), everything.take(slice(train, None))
+
+    id_source = suite.contents.id
+    held_out = suite.held_out(setting)
+    if held_out:
+        known = id_source.domains or dataset(id_source.dataset).domains
+        id_source = replace(id_source, domains=[name for name in known if name not in held_out])
+    id_train, id_test = divided(id_source, "labelled")
+    if setting.semantic == NONE:
+        # Domain generalisation as DomainBed measures it: no wild mixture, the larger part of the held-out domain tests.
+        nothing = id_test.take(slice(0))
+        if setting.covariate in suite.contents.covariate:
+            test, _ = divided(suite.contents.covariate[setting.covariate], "covariate")
+        else:
+            test = _corrupted(suite, setting, id_test)
+        return Parts(id_train, *(nothing,) * 7, id_test, test, nothing)
     labelled, unlabelled = _cut(id_train, shares.labelled if shares.labelled < 1 else shares.labelled / len(id_train))
-    if shares.covariate_from == "all":
-        clean, to_corrupt = unlabelled, shuffled(id_train, "covariate")
+    if setting.covariate in suite.contents.covariate:
+        clean = unlabelled
+        covariate, covariate_test = divided(suite.contents.covariate[setting.covariate], "covariate")
     else:
-        clean, to_corrupt = _cut(unlabelled, 0.5)
-    covariate = _corrupted(suite, setting, to_corrupt)
+        if shares.covariate_from == "all":
+            clean, to_corrupt = unlabelled, shuffled(id_train, "covariate")
+        else:
+            clean, to_corrupt = _cut(unlabelled, 0.5)
+        covariate, covariate_test = _corrupted(suite, setting, to_corrupt), _corrupted(suite, setting, id_test)
     mixed_id, id_validation, wild_id = _cut(clean, shares.mixed_validation, shares.id_validation)
     mixed_covariate, _, wild_covariate = _cut(covariate, shares.mixed_validation, shares.id_validation)
-
-    source = suite.contents.semantic[setting.semantic]
-    if dataset(source.dataset).has_test_part and source.part is None:
-        semantic_train = shuffled(_part(source, test=False), "semantic")
-        semantic_test = _part(source, test=True)
-    else:
-        everything = shuffled(_part(source, {"train": False, "test": True}.get(source.part or "all")), "semantic")
-        semantic_test, semantic_train = _cut(everything, shares.semantic_test)
-    mixed_semantic, wild_semantic = _cut(semantic_train, shares.mixed_validation)
-
-    id_test = _part(suite.contents.id, test=True)
+    semantic, semantic_test = divided(suite.contents.semantic[setting.semantic], "semantic")
+    mixed_semantic, wild_semantic = _cut(semantic, shares.mixed_validation)
     parts = Parts(
         labelled=labelled,
         wild_id=wild_id,
@@ -122,16 +170,19 @@ def build(suite: Suite, setting: Setting, seed: int) -> Parts:
         mixed_covariate=mixed_covariate,
         mixed_semantic=mixed_semantic,
         id=id_test,
-        covariate=_corrupted(suite, setting, id_test),
+        covariate=covariate_test,
         semantic=semantic_test,
     )
     for name, part in parts.items().items():
         if len(part) == 0:
             raise UserError(f"the part '{name}' of {suite.name} is empty; change its classes or shares in {suite.path}")
+    classes = num_classes(suite)
+    if covariate.labels.max(initial=0) >= classes or covariate_test.labels.max(initial=0) >= classes:
+        raise UserError(f"the covariate set '{setting.covariate}' has more classes than the {classes} of the ID data")
     return parts
 
 
-def mixed_validation(parts: Parts, setting: Setting) -> np.ndarray:
+def mixed_validation(parts: Parts, setting: Setting) -> Any:
     """Unlabelled images in the proportions of the mixture, as many as the smallest part allows."""
     pools = [
         (1 - setting.pi_c - setting.pi_s, parts.mixed_id),
@@ -139,12 +190,58 @@ def mixed_validation(parts: Parts, setting: Setting) -> np.ndarray:
         (setting.pi_s, parts.mixed_semantic),
     ]
     size = min(len(pool) / share for share, pool in pools if share > 1e-9)
-    return np.concatenate([pool.images[: int(share * size + 1e-9)] for share, pool in pools])
+    chosen = [pool.take(slice(int(share * size + 1e-9))) for share, pool in pools]
+    return np.concatenate([np.asarray(part.images) for part in chosen])
 
 
-def _part(source: Source, test: bool | None) -> Part:
-    found: Images = dataset(source.dataset).part(test, source.classes)
-    return Part(found.images, found.labels, found.rows, source.dataset)
+def _part(suite: Suite, source: Source, test: bool | None) -> Part:
+    """Rows of a set as the suite's network takes them: as large and with as many channels as the ID images."""
+    id = suite.contents.id
+    size = id.size if source == id or source.dataset == id.dataset else side(suite)
+    found: Rows = dataset(source.dataset).part(test, source.classes, source.domains)
+    whole, origin = dataset(source.dataset).arrays(size)[0], dataset(source.dataset).name
+    if source.dataset == id.dataset and id.jpeg is not None:
+        whole, origin = _encoded(suite), f"{origin} jpeg-{id.jpeg}"
+    return Part(_with_channels(suite, whole), found.rows, found.labels, found.rows, origin, found.domains)
+
+
+def side(suite: Suite) -> int:
+    """Of the ID images, in pixels."""
+    id = suite.contents.id
+    return id.size if id.size is not None else int(dataset(id.dataset).arrays(None)[0].shape[-1])
+
+
+def _encoded(suite: Suite) -> np.ndarray:
+    """The whole ID data set as JPEG files would give it back."""
+    id = suite.contents.id
+    origin = dataset(id.dataset)
+    images = origin.arrays(id.size)[0]
+    quality = id.jpeg
+    assert quality is not None
+    if isinstance(images, Pictures):
+        raise UserError(f"'{origin.name}' is too large to be encoded in memory; leave out id.jpeg={quality}")
+    version = f"{origin.fingerprint}-{id.size}-{decoder_code()}"
+    return store.kept(f"{origin.name}-jpeg-{quality}", version, lambda: encoded(images, quality))
+
+
+def _with_channels(suite: Suite, images: Any) -> Any:
+    """Colour as grey (ITU-R 601 luma) or grey as colour, where the ID images are so."""
+    wanted = len(dataset(suite.contents.id.dataset).mean)
+    if images.shape[1] == wanted:
+        return images
+    convert = _grey if wanted == 1 else _coloured
+    if isinstance(images, Pictures):
+        return images.then(lambda pixels, rows: convert(pixels), channels=wanted)
+    return convert(images)
+
+
+def _grey(images: np.ndarray) -> np.ndarray:
+    weights = np.array([299, 587, 114], dtype=np.uint32).reshape(1, 3, 1, 1)
+    return ((images * weights).sum(axis=1, keepdims=True) // 1000).astype(np.uint8)
+
+
+def _coloured(images: np.ndarray) -> np.ndarray:
+    return np.repeat(images, 3, axis=1)
 
 
 def _cut(part: Part, *shares: float) -> list[Part]:
@@ -153,18 +250,41 @@ def _cut(part: Part, *shares: float) -> list[Part]:
     return [part.take(slice(a, b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
 
 
+def _official(suite: Suite, setting: Setting) -> Official | None:
+    """The published files of a corruption, which are preferred where they are."""
+    id = suite.contents.id
+    published = PUBLISHED.get(id.dataset)
+    if published != suite.contents.corruptions or id.jpeg is not None or id.size is not None:
+        return None
+    if setting.covariate in suite.contents.covariate:
+        return None
+    return official(id.dataset, setting.covariate, setting.severity)
+
+
 def _corrupted(suite: Suite, setting: Setting, part: Part) -> Part:
+    """A part under the setting's corruption: from the published files if they cover it, otherwise made here."""
+    id = suite.contents.id
     family, kind, severity = suite.contents.corruptions, setting.covariate, setting.severity
+    assert family is not None
+    published = _official(suite, setting)
+    if published is not None and np.isin(part.rows, published.rows).all():
+        where = np.searchsorted(published.rows, part.rows)
+        origin = f"{part.origin} {published.name}.{kind}-{severity}"
+        return replace(part, whole=published.images, chosen=where, origin=origin)
     corrupt = import_module(f"oodbench.corruptions.{family}").KINDS[kind]
-    origin = dataset(suite.contents.id.dataset)
-    if isinstance(origin, Stored):
-        key = f"{origin.name}-{family}-{kind}-{severity}"
-        version = f"{origin.fingerprint}-{corruption_code(family)}"
-        whole = store.kept(key, version, lambda: corrupt(origin.load()[0], severity, np.arange(len(origin.load()[0]))))
-        images = whole[part.rows]
-    else:
-        images = corrupt(part.images, severity, part.rows)
-    return Part(images, part.labels, part.rows, f"{part.origin} {family}.{kind}-{severity}")
+    data = dataset(id.dataset)
+    origin = f"{part.origin} {family}.{kind}-{severity}"
+    if isinstance(part.whole, Pictures):
+        return replace(part, whole=part.whole.then(lambda pixels, rows: corrupt(pixels, severity, rows)), origin=origin)
+    if isinstance(data, Stored | PictureSet):
+        clean = _encoded(suite) if id.jpeg is not None else data.arrays(id.size)[0]
+        key = f"{data.name}-{family}-{kind}-{severity}" + (f"-jpeg-{id.jpeg}" if id.jpeg is not None else "")
+        decoded = f"-{id.size}-{decoder_code()}" if isinstance(data, PictureSet) or id.jpeg is not None else ""
+        version = f"{data.fingerprint}{decoded}-{corruption_code(family)}"
+        whole = store.kept(key, version, lambda: corrupt(clean, severity, np.arange(len(clean))))
+        return replace(part, whole=whole, chosen=part.rows, origin=origin)
+    images = corrupt(part.images, severity, part.rows)
+    return replace(part, whole=images, chosen=np.arange(len(part)), origin=origin)
 
 
 @cache

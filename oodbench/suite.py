@@ -1,8 +1,9 @@
 """Suite files: YAML in `benchmarks/` to a validated Suite, its settings and presets. Imports no data and no torch."""
 
 import dataclasses
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -15,14 +16,19 @@ from oodbench.errors import UserError, unknown
 from oodbench.recipe import Recipe
 from oodbench.schema import Document, Misfit, Place, conform, parse
 
+NONE = "none"  # in place of a semantic set: generalisation alone is measured
+
 
 @dataclass(frozen=True)
 class Source:
-    """A data set, or some classes of one."""
+    """A data set, or some classes or domains of one."""
 
-    dataset: str
+    dataset: str  # a name, or folder:PATH for any folder of images
     classes: list[int] | None = None
+    domains: list[str] | None = None
     part: Literal["train", "test", "all"] | None = None  # of a semantic set, then divided here; default: as published
+    size: int | None = None  # side of the ID images, where the files do not fix it; other sets follow
+    jpeg: int | None = None  # encode the ID images at this quality, as those of a set of JPEG files are
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class Splits:
     labelled: float = 0.5  # of the ID training images, or how many; the others never show their labels
     mixed_validation: float = 0.3  # of each kind of unlabelled images
     id_validation: float = 0.1  # of the clean unlabelled images; as many covariate ones are set aside
-    semantic_test: float = 0.3  # of a semantic set that has no test part of its own
+    semantic_test: float = 0.3  # of a semantic set, or a domain, that has no test part of its own
     covariate_from: Literal["unlabelled", "all"] = "unlabelled"  # whose corrupted copies the mixture may hold
 
 
@@ -73,13 +79,22 @@ class Shared:
 
 @dataclass(frozen=True)
 class Column:
-    """A setting as a suite file lists it: the semantic set and what differs from the shared values."""
+    """A setting as a suite file lists it: the semantic set, if it has one, and what differs from the shared values."""
 
-    semantic: str
+    semantic: str = NONE
     covariate: str | None = None
     severity: int | None = None
     pi_c: float | None = None
     pi_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """An ablation of the paper: methods, and the values that their hyperparameters or the settings take in turn."""
+
+    methods: str
+    set: dict[str, list[bool | int | float | str]] = field(default_factory=dict)  # scone.margin: [0, -1, ...]
+    setting: dict[str, list[int | float | str]] = field(default_factory=dict)  # pi_c: [0, 0.1, ...]
 
 
 @dataclass(frozen=True)
@@ -88,14 +103,17 @@ class Contents:
 
     title: str
     id: Source
-    semantic: dict[str, Source]
-    corruptions: str  # a module of oodbench/corruptions
     network: NetworkChoice
     recipes: Recipes
     setting: Shared
     settings: list[Column]
+    corruptions: str | None = None  # a module of oodbench/corruptions, whose kinds are covariate sets
+    semantic: dict[str, Source] = field(default_factory=dict)
+    covariate: dict[str, Source] = field(default_factory=dict)  # further ones: data sets or domains, labelled as the ID
     splits: Splits = field(default_factory=Splits)
     wild: bool = True  # false: no unlabelled mixture is to be had
+    mixture: Literal["categorical", "three_masks"] = "categorical"  # how a wild batch is drawn, see data.WildMixture
+    sweeps: dict[str, Sweep] = field(default_factory=dict)
     cpu_threads: int | None = None  # on a CPU; where images are small, more threads only wait for each other
     presets: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -121,7 +139,15 @@ class Suite:
     @property
     def provides(self) -> frozenset[str]:
         """What a trainer may need and finds here."""
-        return frozenset({"wild"} if self.contents.wild else ())
+        found = {"wild"} if self.contents.wild and all(s.semantic != NONE for s in self.settings) else set()
+        if any(self.held_out(setting) for setting in self.settings):
+            found.add("environments")
+        return frozenset(found)
+
+    def held_out(self, setting: Setting) -> list[str]:
+        """The domains of the ID data set that a setting keeps for its covariate split."""
+        source = self.contents.covariate.get(setting.covariate)
+        return source.domains or [] if source is not None and source.dataset == self.contents.id.dataset else []
 
     def _complete(self, column: Column) -> Setting:
         given = {key: value for key, value in vars(column).items() if value is not None}
@@ -130,8 +156,15 @@ class Suite:
     def setting_name(self, setting: Setting) -> str:
         """The semantic set and whatever differs from the suite's shared values; `setting` reads it back."""
         shared = vars(self.contents.setting)
-        differs = [f"{key}={value}" for key, value in vars(setting).items() if key in shared and value != shared[key]]
-        return ",".join([setting.semantic, *differs])
+        alone = setting.semantic == NONE  # then the covariate set names it
+        shown = [key for key in shared if getattr(setting, key) != shared[key] or (alone and key == "covariate")]
+        named = [f"{key}={getattr(setting, key)}" for key in shown]
+        return ",".join(named if alone else [setting.semantic, *named])
+
+    def sweep(self, name: str | None) -> Sweep | None:
+        if name is not None and name not in self.contents.sweeps:
+            raise unknown(f"sweep of {self.name}", name, self.contents.sweeps)
+        return None if name is None else self.contents.sweeps[name]
 
     def setting(self, text: str) -> Setting:
         """`unseen-digits`, or `unseen-digits,covariate=blur,severity=5`."""
@@ -153,24 +186,76 @@ class Suite:
             raise UserError(error.message) from None
         return setting
 
-    def with_value(self, key: str, text: str) -> "Suite":
-        """`--set recipe.epochs=3`: one value of both recipes changed."""
-        types = {f.name: f.type for f in dataclasses.fields(Recipe)}
+    def with_value(self, section: str, key: str, text: str) -> "Suite":
+        """`--set recipe.epochs=3`: one value of both recipes changed; or of `id`, `splits`, the network's options."""
+        if section == "network":
+            types = {name: p.type for name, p in catalogue("networks")[self.contents.network.name].parameters.items()}
+        else:
+            types = {f.name: f.type for f in dataclasses.fields(SECTIONS[section])}
         if key not in types:
-            raise unknown("key of the recipe", key, types)
-        value = parse(text, types[key], ("recipe", key))
-        recipes = Recipes(
-            **{
-                name: dataclasses.replace(recipe, **{key: value})
-                for name, recipe in vars(self.contents.recipes).items()
+            raise unknown(f"key of '{section}'", key, types)
+        change = {key: parse(text, types[key], (section, key))}
+        if section == "recipe":
+            changed: Any = {
+                name: dataclasses.replace(recipe, **change) for name, recipe in vars(self.contents.recipes).items()
             }
-        )
-        contents = dataclasses.replace(self.contents, recipes=recipes)
+            contents = dataclasses.replace(self.contents, recipes=Recipes(**changed))
+        elif section == "network":
+            network = self.contents.network
+            changed = dataclasses.replace(network, options={**network.options, **change})
+            contents = dataclasses.replace(self.contents, network=changed)
+        else:
+            changed = dataclasses.replace(getattr(self.contents, section), **change)
+            contents = dataclasses.replace(self.contents, **{section: changed})
         try:
             check(contents)
         except Misfit as error:
-            raise UserError(f"recipe.{key}={text}: {error.message}") from None
+            raise UserError(f"{section}.{key}={text}: {error.message}") from None
         return dataclasses.replace(self, contents=contents)
+
+    def with_sets(self, semantic: Sequence[str], covariate: Sequence[str]) -> "Suite":
+        """`--semantic` and `--covariate`: settings of these sets instead; each a name of the suite, or folder:PATH."""
+        if not semantic and not covariate:
+            return self
+        kinds = {"semantic": dict(self.contents.semantic), "covariate": dict(self.contents.covariate)}
+        family = self.contents.corruptions
+        reserved = {
+            "semantic": {NONE: None},
+            "covariate": dict.fromkeys(corruption_kinds(family) if family is not None else ()),
+        }
+        names: dict[str, list[str | None]] = {"semantic": [], "covariate": []}
+        for kind, words in (("semantic", semantic), ("covariate", covariate)):
+            for word in words:
+                name = word
+                if word.startswith(FOLDER):
+                    name = _name_of_folder(word, {**reserved[kind], **kinds[kind]})
+                    kinds[kind][name] = Source(word)
+                names[kind].append(name)
+        contents = dataclasses.replace(self.contents, semantic=kinds["semantic"], covariate=kinds["covariate"])
+        columns = [
+            Column(str(s), c)
+            for s in names["semantic"] or dict.fromkeys(setting.semantic for setting in self.settings)
+            for c in names["covariate"] or [None]
+        ]
+        suite = dataclasses.replace(self, contents=dataclasses.replace(contents, settings=columns))
+        for setting in suite.settings:
+            try:
+                check_setting(setting, contents)
+            except Misfit as error:
+                raise UserError(error.message) from None
+        return suite
+
+
+SECTIONS: dict[str, Any] = {"recipe": Recipe, "id": Source, "splits": Splits, "network": NetworkChoice}
+FOLDER = "folder:"
+
+
+def _name_of_folder(word: str, taken: Mapping[str, Source | None]) -> str:
+    """The folder's own name, as results may bear it, or a longer one if another set is called so."""
+    path = Path(word.removeprefix(FOLDER)).expanduser()
+    name = re.sub(r"[^\w.+-]", "_", path.resolve().name.split(".")[0]).lstrip("_.+-") or "folder"
+    names = itertools.chain([name, f"folder-{name}"], (f"folder-{name}-{i}" for i in itertools.count(2)))
+    return next(each for each in names if each not in taken or taken[each] == Source(word))
 
 
 def suite_files() -> dict[str, Path]:
@@ -213,15 +298,25 @@ def check(contents: Contents) -> None:
     datasets = catalogue("datasets")
     sources: dict[Place, Source] = {("id",): contents.id}
     sources |= {("semantic", name): source for name, source in contents.semantic.items()}
+    sources |= {("covariate", name): source for name, source in contents.covariate.items()}
     for place, source in sources.items():
-        if source.dataset not in datasets:
+        if source.dataset not in datasets and not source.dataset.startswith(FOLDER):
             raise Misfit((*place, "dataset"), str(unknown("data set", source.dataset, datasets)))
         if source.classes is not None and (not source.classes or len(set(source.classes)) < len(source.classes)):
             raise Misfit((*place, "classes"), f"expected at least one class and none twice, got {source.classes}")
-        if place != ("id",) and _overlap(source, contents.id):
+        if place[0] == "semantic" and _overlap(source, contents.id):
             raise Misfit(place, f"shares classes of '{source.dataset}' with the ID data; choose others")
-    for place in [("semantic", name) for name in contents.semantic] + [("presets", name) for name in contents.presets]:
-        if not re.fullmatch(r"\w[\w.+-]*", place[-1]):
+        if place[0] == "covariate" and source.dataset == contents.id.dataset and not source.domains:
+            raise Misfit(place, f"is the ID data set '{source.dataset}' itself; name the domains to hold out")
+        if source.jpeg is not None and not 1 <= source.jpeg <= 100:
+            raise Misfit((*place, "jpeg"), f"expected a quality from 1 to 100, got {source.jpeg}")
+        if source.size is not None and not 8 <= source.size <= 1024:
+            raise Misfit((*place, "size"), f"expected a side of 8 to 1024 pixels, got {source.size}")
+        for key in ("size", "jpeg"):
+            if place != ("id",) and getattr(source, key) is not None:
+                raise Misfit((*place, key), f"'{key}' is for the ID data; other sets follow it")
+    for place in [(kind, name) for kind in ("semantic", "covariate", "presets") for name in getattr(contents, kind)]:
+        if not re.fullmatch(r"\w[\w.+-]*", str(place[-1])):
             raise Misfit(place, "expected a name of letters, digits and . + - _ alone, since folders bear it")
     networks = catalogue("networks")
     if contents.network.name not in networks:
@@ -235,7 +330,10 @@ def check(contents: Contents) -> None:
         for key in ("epochs", "batch_size", "lr"):
             if getattr(recipe, key) <= 0:
                 raise Misfit(("recipes", kind, key), f"expected more than 0, got {getattr(recipe, key)}")
-        for key in ("momentum", "weight_decay", "decay"):
+        for key in ("momentum", "warmup"):
+            if not 0 <= getattr(recipe, key) < 1:
+                raise Misfit(("recipes", kind, key), f"expected 0 to below 1, got {getattr(recipe, key)}")
+        for key in ("weight_decay", "decay"):
             if getattr(recipe, key) < 0:
                 raise Misfit(("recipes", kind, key), f"expected 0 or more, got {getattr(recipe, key)}")
     for name, share in vars(contents.splits).items():
@@ -247,7 +345,10 @@ def check(contents: Contents) -> None:
         raise Misfit(("cpu_threads",), f"expected 1 or more, got {contents.cpu_threads}")
     if not contents.settings:
         raise Misfit(("settings",), "expected at least one setting")
-    corruption_kinds(contents.corruptions)
+    if contents.corruptions is not None:
+        taken = set(corruption_kinds(contents.corruptions)) & set(contents.covariate)
+        if taken:
+            raise Misfit(("covariate", min(taken)), f"'{min(taken)}' is a kind of {contents.corruptions}; rename it")
     for i, column in enumerate(contents.settings):
         given = {key: value for key, value in vars(column).items() if value is not None}
         try:
@@ -263,13 +364,14 @@ def _overlap(a: Source, b: Source) -> bool:
 
 def check_setting(setting: Setting, contents: Contents) -> None:
     """A misfit names the key."""
-    if setting.semantic not in contents.semantic:
+    if setting.semantic != NONE and setting.semantic not in contents.semantic:
         raise Misfit(("semantic",), str(unknown("semantic set", setting.semantic, contents.semantic)))
-    kinds = corruption_kinds(contents.corruptions)
-    if setting.covariate not in kinds:
-        raise Misfit(("covariate",), str(unknown("corruption", setting.covariate, kinds)))
-    steps = severities(contents.corruptions)
-    if setting.severity not in steps:
+    kinds = corruption_kinds(contents.corruptions) if contents.corruptions is not None else []
+    if setting.covariate not in (*kinds, *contents.covariate):
+        what = "corruption" if kinds else "covariate set"
+        raise Misfit(("covariate",), str(unknown(what, setting.covariate, [*kinds, *contents.covariate])))
+    steps = severities(contents.corruptions) if setting.covariate in kinds and contents.corruptions else [1]
+    if setting.severity not in steps and setting.covariate in kinds:
         choice = f"{steps[0]} to {steps[-1]}" if len(steps) > 1 else str(steps[0])
         raise Misfit(("severity",), f"severity {setting.severity} does not exist; choose {choice}")
     for key in ("pi_c", "pi_s"):

@@ -1,4 +1,7 @@
-"""Results in the layout of the paper's main table. Reads no files, imports no torch; `render` turns it into text."""
+"""Results as tables, by default in the layout of the paper's main one. Reads no files, imports no torch.
+
+`layouts` makes the paper's other tables, `render` turns all of them into text.
+"""
 
 import math
 import re
@@ -6,10 +9,12 @@ import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 from oodbench.errors import UserError, unknown
 from oodbench.metrics import METRICS, Metric
+from oodbench.reference import Number
 from oodbench.results import Result
 
 GROUPS = ("OOD detection", "OOD generalization", "Learning with wild data")
@@ -17,6 +22,8 @@ GROUPS = ("OOD detection", "OOD generalization", "Learning with wild data")
 NAMES = {
     "msp": "MSP", "odin": "ODIN", "energy": "Energy", "mahalanobis": "Mahalanobis", "vim": "ViM", "knn": "KNN",
     "erm": "ERM", "mixup": "Mixup", "irm": "IRM", "vrex": "VREx",
+    "groupdro": "GroupDRO", "i-mixup": "I-Mixup", "mldg": "MLDG", "coral": "CORAL", "mmd": "MMD", "dann": "DANN",
+    "cdann": "CDANN", "mtl": "MTL", "sagnet": "SagNet", "arm": "ARM", "rsc": "RSC",
     "oe": "OE", "energy-oe": "Energy (w. outlier)", "woods": "WOODS", "scone": "SCONE", "bn-adapt": "BN-adapt",
 }  # fmt: skip
 DEFAULT_METRICS = ("covariate_acc", "id_acc", "fpr95", "auroc")
@@ -33,14 +40,41 @@ class Cell:
     seeds: int
     note: str  # what a reader must know about the number; empty if nothing
     best: bool = False
+    setting: str = ""
+    decimals: int = 2
+    reported: tuple[Number, ...] = ()  # the first is what the difference is to
 
     @property
     def percent(self) -> str:
-        return "–" if self.mean is None else f"{100 * self.mean:.2f}"
+        return "–" if self.mean is None else f"{100 * self.mean:.{self.decimals}f}"
 
     @property
     def error_percent(self) -> str:
-        return "" if self.standard_error is None else f"{100 * self.standard_error:.2f}"
+        return "" if self.standard_error is None else f"{100 * self.standard_error:.{self.decimals}f}"
+
+    @property
+    def difference(self) -> float | None:
+        """To what is reported, in points."""
+        return None if self.mean is None or not self.reported else 100 * self.mean - self.reported[0].value
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What a table prints in one place."""
+
+    text: str
+    error: str = ""
+    note: str = ""
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """What a table prints beside each other: a row, or what is reported of it."""
+
+    heads: tuple[str, ...]
+    figures: list[Figure]
+    is_measured: bool
 
 
 @dataclass(frozen=True)
@@ -48,6 +82,7 @@ class Row:
     method: str
     group: str
     cells: list[Cell]  # every metric of the first setting, then of the second, ...
+    heads: tuple[str, ...] = ()  # the name of the method unless given
 
     @property
     def name(self) -> str:
@@ -56,20 +91,60 @@ class Row:
         name = " + ".join(NAMES.get(part, part) for part in method.split("+"))
         return f"{name} ({changed.replace(',', ', ')})" if changed else name
 
+    @cached_property
+    def lines(self) -> list[Line]:
+        """What was measured; below it what is reported, and the difference."""
+        heads = self.heads or (self.name,)
+        found = [Line(heads, [Figure(c.percent, c.error_percent, c.note, c.best) for c in self.cells], True)]
+        labels = list(dict.fromkeys(number.label for cell in self.cells for number in cell.reported))
+        for label in labels:
+            numbers = [next((n for n in cell.reported if n.label == label), None) for cell in self.cells]
+            found.append(self._below(label, [_reported_figure(number) for number in numbers]))
+            if label == labels[0]:
+                found.append(self._below("difference", [_difference_figure(cell) for cell in self.cells]))
+        return found
+
+    def _below(self, label: str, figures: list[Figure]) -> Line:
+        return Line((*[""] * (len(self.heads) - 1), label), figures, False)
+
+
+def _reported_figure(number: Number | None) -> Figure:
+    if number is None:
+        return Figure("")
+    return Figure(number.text, "" if number.error is None else str(number.error), number.note)
+
+
+def _difference_figure(cell: Cell) -> Figure:
+    if cell.difference is None:
+        return Figure("")
+    text = f"{cell.difference:+.{cell.reported[0].decimals}f}"
+    return Figure(text.replace("-", "−") if float(text) else text[1:])
+
 
 @dataclass(frozen=True)
 class Table:
     """One suite: a row per method, under each setting a column per metric."""
 
     suite: str
-    settings: list[str]
+    settings: list[str]  # titles of the column groups
     metrics: list[Metric]
     rows: list[Row]
+    heads: tuple[str, ...] = ("Method",)
+    layout: str = ""  # of the paper; empty for our own
+    caption: str = ""
+    notes: tuple[str, ...] = ()
+    reported_notes: tuple[str, ...] = ()
+    marks_best: bool = True
 
     @property
+    def title(self) -> str:
+        return f"{self.suite}: {self.layout}" if self.layout else self.suite
+
+    @cached_property
     def marks(self) -> dict[str, str]:
-        """Footnotes and their letters, in reading order; cells that share a reason share the letter."""
-        notes = dict.fromkeys(cell.note for row in self.rows for cell in row.cells if cell.note)
+        """Footnotes and their letters, in reading order; figures that share a reason share the letter."""
+        figures = (figure for row in self.rows for line in row.lines for figure in line.figures)
+        notes = dict.fromkeys(figure.note for figure in figures if figure.note)
         return {note: _letters(i) for i, note in enumerate(notes)}
 
     @property
@@ -83,16 +158,25 @@ class Table:
         line = "One seed" if usual == 1 else f"Mean ± standard error over {usual} seeds"
         for row, seeds in zip(self.rows, counts, strict=True):
             if seeds - {usual}:
-                line += f"; {row.name}: {' or '.join(map(str, sorted(seeds)))}"
+                line += f"; {' '.join(row.heads) or row.name}: {' or '.join(map(str, sorted(seeds)))}"
         return line + (". ±: standard error over seeds." if usual == 1 and len(tally) > 1 else ".")
 
     @property
     def definitions(self) -> str:
         told = [f"{m.title}: {m.summary}." for m in self.metrics if m.name not in SELF_EXPLANATORY]
-        return " ".join(["In percent, best in bold.", *told])
+        return " ".join(["In percent, best in bold." if self.marks_best else "In percent.", *told])
+
+    @property
+    def remarks(self) -> list[str]:
+        """Sentences below the table, each a line of its own."""
+        empty = any(cell.mean is None and not cell.note for row in self.rows for cell in row.cells)
+        return [*self.notes, *self.reported_notes, *(["–: not run, or not recorded."] if empty else [])]
 
     def opens_group(self, i: int) -> bool:
-        return i == 0 or self.rows[i].group != self.rows[i - 1].group
+        return i == 0 or self._group(i) != self._group(i - 1)
+
+    def _group(self, i: int) -> tuple[str, ...]:
+        return (self.rows[i].group, *self.rows[i].heads[:-1])
 
 
 def build(
@@ -104,15 +188,25 @@ def build(
             raise unknown("metric", name, METRICS)
     if not metrics:
         raise UserError(f"no metrics to show; choose from: {', '.join(METRICS)}")
+    kept = checked_seeds(seeds)
+    shown = [METRICS[name] for name in dict.fromkeys(metrics)]
+    return [_table(suite, found, shown, kept) for suite, found in by_suite(results).items()]
+
+
+def checked_seeds(seeds: int | Literal["all"]) -> int | None:
     if isinstance(seeds, int) and seeds < 1:
         raise UserError(f"a table of {seeds} seeds is empty; give a number from 1, or 'all'")
+    return None if seeds == "all" else seeds
+
+
+def by_suite(results: list[Result]) -> dict[str, list[Result]]:
+    """Under the suite and preset, oldest first."""
     if not results:
         raise UserError("no results to show; run one with: oodbench run --suite digits-c --methods msp")
     suites: dict[str, list[Result]] = {}
-    for result in sorted(results, key=lambda r: (r.written, r.cell)):  # oldest first from here on
+    for result in sorted(results, key=lambda r: (r.written, r.cell)):
         suites.setdefault(result.suite_label, []).append(result)
-    shown = [METRICS[name] for name in dict.fromkeys(metrics)]
-    return [_table(suite, suites[suite], shown, None if seeds == "all" else seeds) for suite in sorted(suites)]
+    return dict(sorted(suites.items()))
 
 
 def _table(suite: str, results: list[Result], metrics: list[Metric], seeds: int | None) -> Table:
@@ -125,9 +219,8 @@ def _table(suite: str, results: list[Result], metrics: list[Metric], seeds: int 
         order = result.config.get("settings_order") or order
     settings = sorted({r.setting for r in results}, key=lambda s: (_position(s, order), s))
     methods = sorted(groups, key=lambda m: (_position(groups[m], GROUPS), groups[m], _rank(m), m))
-    grid = [[c for s in settings for c in _cells(runs.get((m, s), []), metrics, seeds)] for m in methods]
-    for column, metric in enumerate(metrics * len(settings)):
-        _mark_best(grid, column, metric)
+    grid = [[c for s in settings for c in _cells(runs.get((m, s), []), s, metrics, seeds)] for m in methods]
+    mark_best(grid, metrics * len(settings))
     rows = [Row(method, groups[method], cells) for method, cells in zip(methods, grid, strict=True)]
     return Table(suite, settings, metrics, rows)
 
@@ -140,10 +233,16 @@ def _rank(method: str) -> int:
     return _position(re.split("[,+]", method)[0], list(NAMES))
 
 
-def _cells(results: list[Result], metrics: list[Metric], seeds: int | None) -> list[Cell]:
-    """One method in one setting, from the configuration that was run last."""
-    if not results:
-        return [Cell(None, None, 0, "not run in this setting") for _ in metrics]
+@dataclass(frozen=True)
+class Runs:
+    """One method in one setting, in the configuration that was run last."""
+
+    ok: list[Result]
+    notes: list[str]
+
+
+def last_runs(results: list[Result], seeds: int | None = None) -> Runs:
+    """Of results in the order they were written; `seeds` keeps that many of the lowest."""
     variant = results[-1].variant
     newest = {r.seed: r for r in results if r.variant == variant}
     kept = [newest[seed] for seed in sorted(newest)[:seeds]]
@@ -158,28 +257,39 @@ def _cells(results: list[Result], metrics: list[Metric], seeds: int | None) -> l
     left_out = sum(r.variant != variant for r in results)
     if left_out:
         notes.append(f"{left_out} result file{'s' * (left_out > 1)} of other configurations left out")
-    return [_cell(ok, metric, notes) for metric in metrics]
+    return Runs(ok, notes)
 
 
-def _cell(ok: list[Result], metric: Metric, notes: list[str]) -> Cell:
-    recorded = {r.seed: float(r.metrics.get(metric.name, math.nan)) for r in ok}
-    lacking = [r for r in ok if not math.isfinite(recorded[r.seed])]
-    if lacking:
-        notes = [*notes, f"{metric.title} not recorded ({_seeds(lacking)})"]
-    values = [value for value in recorded.values() if math.isfinite(value)]
+def _cells(results: list[Result], setting: str, metrics: list[Metric], seeds: int | None) -> list[Cell]:
+    if not results:
+        return [Cell(None, None, 0, "not run in this setting", setting=setting) for _ in metrics]
+    runs = last_runs(results, seeds)
+    return [replace(measured(runs, metric), setting=setting) for metric in metrics]
+
+
+def measured(runs: Runs, metric: Metric) -> Cell:
+    recorded = {r.seed: float(r.metrics.get(metric.name, math.nan)) for r in runs.ok}
+    lacking = [r for r in runs.ok if not math.isfinite(recorded[r.seed])]
+    notes = [*runs.notes, f"{metric.title} not recorded ({_seeds(lacking)})"] if lacking else runs.notes
+    return summary([value for value in recorded.values() if math.isfinite(value)], notes)
+
+
+def summary(values: Sequence[float], notes: Sequence[str] = ()) -> Cell:
+    """Mean and standard error over seeds."""
     mean = statistics.fmean(values) if values else None
     error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
     return Cell(mean, error, len(values), "; ".join(notes))
 
 
-def _mark_best(grid: list[list[Cell]], column: int, metric: Metric) -> None:
-    """Means are compared as printed, so that equal figures are equally bold."""
-    printed = [float(cells[column].percent) for cells in grid if cells[column].mean is not None]
-    if len(printed) > 1:
-        best = f"{max(printed) if metric.higher_is_better else min(printed):.2f}"
-        for cells in grid:
-            if cells[column].percent == best:
-                cells[column] = replace(cells[column], best=True)
+def mark_best(grid: list[list[Cell]], metrics: Sequence[Metric]) -> None:
+    """The best of each column. Means are compared as printed, so that equal figures are equally bold."""
+    for column, metric in enumerate(metrics):
+        printed = [(float(cells[column].percent), cells) for cells in grid if cells[column].mean is not None]
+        if len(printed) > 1:
+            best = (max if metric.higher_is_better else min)(value for value, _ in printed)
+            for value, cells in printed:
+                if value == best:
+                    cells[column] = replace(cells[column], best=True)
 
 
 def _seeds(results: list[Result]) -> str:

@@ -6,15 +6,17 @@ optimiser's state and the log, and a training that resumes from one ends with th
 
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from oodbench.data import Batch, Data
+from oodbench.errors import UserError
 from oodbench.files import write_atomically
 from oodbench.networks import Classifier
 from oodbench.recipe import Recipe
@@ -64,6 +66,7 @@ class Loop:
     first_of_epoch: bool = True  # whether this step is
 
     _sums: dict[str, Tensor] = field(default_factory=dict, init=False)
+    _optimizers: list[tuple[torch.optim.Optimizer, float]] = field(default_factory=list, init=False)  # base rates
     _keep_last: bool = field(default=False, init=False)
 
     def stage(self, name: str) -> "Loop":
@@ -95,11 +98,13 @@ class Loop:
         `extra` modules are trained with the network and saved with it; what the caller changes in them between
         epochs (a multiplier, say) is in the next checkpoint.
         """
-        self._optimizer = optimizer = _sgd(self.recipe, model, extra, extra_weight_decay)
+        groups: list[dict[str, Any]] = [{"params": [p for p in model.parameters() if p.requires_grad]}]
+        extra_parameters = [p for module in extra for p in module.parameters() if p.requires_grad]
+        if extra_parameters:
+            groups.append({"params": extra_parameters, "weight_decay": extra_weight_decay})
+        self._optimizer = optimizer = self.optimizer(groups)
 
         def step(batch: Batch) -> Tensor:
-            for group in optimizer.param_groups:
-                group["lr"] = self.recipe.rate(self.step, self.steps_in_all)
             value = loss(model, batch)
             optimizer.zero_grad(set_to_none=True)
             value.backward()
@@ -107,6 +112,52 @@ class Loop:
             return value
 
         yield from self.passes(model, data, step, [model, *extra, optimizer])
+
+    def optimizer(
+        self,
+        parameters: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
+        lr: float | None = None,
+        weight_decay: float | None = None,
+        betas: tuple[float, float] | None = None,
+    ) -> torch.optim.Optimizer:
+        """An optimiser of the recipe's kind, its rate moved by the recipe's schedule; None is the recipe's value.
+
+        For a trainer that takes its own steps in `passes`. SGD has the first of `betas` as its momentum.
+        """
+        recipe = self.recipe
+        lr = recipe.lr if lr is None else lr
+        weight_decay = recipe.weight_decay if weight_decay is None else weight_decay
+        betas = (recipe.momentum, 0.999) if betas is None else betas
+        made: torch.optim.Optimizer
+        if recipe.optimizer == "adam":
+            if betas[0] >= 1:
+                raise UserError(f"recipe.momentum={betas[0]:g} is Adam's beta 1, which is below 1; choose 0.9")
+            made = torch.optim.Adam(parameters, lr=lr, betas=betas, weight_decay=weight_decay)
+        else:
+            nesterov = recipe.nesterov and betas[0] > 0
+            made = torch.optim.SGD(parameters, lr=lr, momentum=betas[0], nesterov=nesterov, weight_decay=weight_decay)
+        self._optimizers.append((made, lr))
+        return made
+
+    def in_environments(self, data: Data, spec: str, rows: int = 1) -> tuple[Data, int]:
+        """The labelled images in two or more environments, and how many; a step takes at least `rows` of each.
+
+        Random ones follow from the loop's seed, so that all trainers compare the same.
+        """
+        if spec == "auto":
+            spec = "random:2" if data.labelled.env is None else "native"
+        self.notes["environments"] = spec
+        data = data.with_environments(spec, derive(self.seed, "env"))
+        assert data.labelled.env is not None
+        count, size = int(data.labelled.env.max()) + 1, self.recipe.batch_size
+        if count < 2:
+            raise UserError("the suite has one environment and two are compared; choose environments=random:2")
+        if size // count < rows:
+            raise UserError(
+                f"a batch of {size} has room for {size // count} of each of {count} environments, {rows} are needed; "
+                f"choose recipe.batch_size={rows * count} or more"
+            )
+        return data, count
 
     def restart_optimizer(self) -> None:
         """Forget the momentum of `epochs`, as a new optimiser would."""
@@ -116,7 +167,7 @@ class Loop:
         self, model: Classifier, data: Data, step: Callable[[Batch], Tensor], state: Sequence[Stateful]
     ) -> Iterator[dict[str, Any]]:
         """The loop itself, for a trainer that takes its own steps: `step` returns a loss to log, `state` is saved."""
-        recipe, self._steps = self.recipe, data.steps(self.recipe.batch_size)
+        recipe, self._steps = self.recipe, data.steps(self.recipe)
         saver = _Saver(self.checkpoint, state, self.log)
         first = saver.restore(self.device)
         clock = _Clock(first, recipe.epochs, self.report)
@@ -124,12 +175,13 @@ class Loop:
             if epoch > first:
                 saver.save(epoch)
             torch.manual_seed(derive(self.seed, "epoch", epoch))
-            model.train()
+            self._train_mode(model)
             losses = torch.zeros(self._steps, device=self.device)
             self._sums = {}
-            batches = data.batches(recipe.batch_size, derive(self.seed, "batches", epoch), self.device)
+            batches = data.batches(recipe, derive(self.seed, "batches", epoch), self.device)
             for i, batch in enumerate(batches):
                 self.step, self.first_of_epoch = epoch * self._steps + i, i == 0
+                self._set_rates()
                 losses[i] = step(batch).detach()
                 clock.tick(epoch + (i + 1) / self._steps, len(batch) + (0 if batch.wild is None else len(batch.wild)))
             _refuse_nan(losses, epoch * self._steps, self.log)
@@ -143,16 +195,17 @@ class Loop:
         clock.end()
         model.eval()
 
+    def _train_mode(self, model: Classifier) -> None:
+        model.train()
+        if self.recipe.freeze_bn:
+            for module in model.modules():
+                if isinstance(module, _BatchNorm):
+                    module.eval()
 
-def _sgd(recipe: Recipe, model: nn.Module, extra: Sequence[nn.Module], extra_weight_decay: float) -> torch.optim.SGD:
-    groups: list[dict[str, Any]] = [{"params": [p for p in model.parameters() if p.requires_grad]}]
-    extra_parameters = [p for module in extra for p in module.parameters() if p.requires_grad]
-    if extra_parameters:
-        groups.append({"params": extra_parameters, "weight_decay": extra_weight_decay})
-    nesterov = recipe.nesterov and recipe.momentum > 0
-    return torch.optim.SGD(
-        groups, lr=recipe.lr, momentum=recipe.momentum, nesterov=nesterov, weight_decay=recipe.weight_decay
-    )
+    def _set_rates(self) -> None:
+        for optimizer, lr in self._optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = replace(self.recipe, lr=lr).rate(self.step, self.steps_in_all)
 
 
 def _refuse_nan(losses: Tensor, first_step: int, log: list[dict[str, Any]]) -> None:

@@ -20,7 +20,7 @@ from oodbench import __version__, read_results, run, table
 from oodbench.cli import EXAMPLES
 from oodbench.metrics import METRICS
 from oodbench.registry import Registry
-from oodbench.suite import suite_files
+from oodbench.suite import load, suite_files
 
 SUITE = ("run", "--suite", "digits-c")
 SMOKE = (*SUITE, "--preset", "smoke")
@@ -49,7 +49,7 @@ def files_below(folder):
 
 def test_help_names_every_command_and_ends_in_commands_to_paste():
     out = assert_done(oodbench("--help"))
-    assert re.findall(r"^    (\w+) ", out, re.MULTILINE) == ["run", "table", "list", "show", "data"]
+    assert re.findall(r"^    (\w+) ", out, re.MULTILINE) == ["run", "table", "list", "show", "check", "plot", "data"]
     assert out.endswith(EXAMPLES)
     assert assert_done(oodbench()) == out
 
@@ -178,7 +178,7 @@ def test_help_lists_and_usage_errors_take_well_under_a_second(arguments):
 
 
 WRONG = [
-    (["foo"], "unknown command 'foo'; known: data, list, run, show, table"),
+    (["foo"], "unknown command 'foo'; known: check, data, list, plot, run, show, table"),
     (["rn"], "unknown command 'rn'; did you mean 'run'?"),
     (["--nonsense"], "unrecognized arguments: --nonsense; see 'oodbench --help'"),
     (["run"], "the following arguments are required: --suite; see 'oodbench run --help'"),
@@ -215,7 +215,7 @@ WRONG = [
     ([*SUITE, "--set", "odin.temperature=0"], "odin.temperature"),
     ([*SUITE, "--set", "odin.temperature=0", "--dry-run"], "odin.temperature"),
     ([*SUITE, "--set", "recipe.epochs=-1"], "recipe.epochs=-1: expected more than 0, got -1"),
-    ([*SUITE, "--set", "recipe.nonsense=1"], "unknown key of the recipe 'nonsense'; known: batch_size, "),
+    ([*SUITE, "--set", "recipe.nonsense=1"], "unknown key of 'recipe' 'nonsense'; known: augment, batch_size, "),
     ([*SUITE, "--seeds", ""], "no seed given; name at least one, for example --seeds 0,1,2"),
     ([*SUITE, "--seeds", ","], "no seed given; name at least one, for example --seeds 0,1,2"),
     ([*SUITE, "--seeds", "-1"], "seed -1 is negative; seeds are whole numbers from 0"),
@@ -358,6 +358,22 @@ def test_the_last_of_two_values_counts_and_a_default_is_no_change(results):
     out = assert_done(smoke(results, "knn", "--set", "knn.k=3", "--set", " knn.k = 4 ", "--dry-run"))
     assert "  to run  unseen-digits / knn,k=4 / seed 0\n" in out
     assert "2 done already" in assert_done(smoke(results, "knn", "--set", "knn.k=50", "--dry-run"))
+
+
+def test_all_leaves_out_what_the_suite_has_no_data_for_and_says_why(tmp_path):
+    registry, provided = Registry(), load("digits-c").provides
+    lacking = [spec.name for spec in registry.all() if spec.needs - provided]
+    out = assert_done(oodbench(*SMOKE, "--methods", "all", "--dry-run", "--results", tmp_path / "none"))
+    reason = "needs environments data, which the suite 'digits-c' does not have"
+    assert re.findall("^left out: (.*)$", out, re.MULTILINE) == [f"{name} {reason}" for name in lacking]
+    planned = set(re.findall(r"to run  unseen-digits / (\S+) / seed 0", out))
+    assert planned == set(registry.cards) - set(lacking) and {"sagnet", "rsc", "scone", "knn"} <= planned
+
+
+def test_environments_can_be_made_where_the_suite_has_none(tmp_path):
+    assert_refused(smoke(tmp_path, "groupdro", "--set", "groupdro.environments=native"), "needs environments data")
+    out = assert_done(smoke(tmp_path, "groupdro", "--set", "groupdro.environments=random:2"))
+    assert "groupdro" in out and "environments random:2" in out
 
 
 def test_a_changed_recipe_is_run_anew(results):

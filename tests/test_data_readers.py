@@ -9,12 +9,10 @@ import random
 import struct
 import tracemalloc
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from data_files import (
     PACKINGS,
     SmallCIFAR10,
@@ -42,14 +40,11 @@ from data_files import (
 )
 from PIL import Image
 
-from oodbench import splits, suite
 from oodbench.datasets import idx as idx_module
 from oodbench.datasets import store
-from oodbench.datasets._stored import Stored
 from oodbench.datasets.cifar import CIFAR10, read_batch, read_binary, read_labels, read_picture
 from oodbench.datasets.idx import MNIST, NAMES, FashionMNIST, read_idx
 from oodbench.errors import UserError
-from oodbench.runner import training_data
 
 
 @pytest.fixture
@@ -75,6 +70,10 @@ LAYOUTS = {
     "cifar100 binary": (SmallCIFAR100, cifar100_binary),
 }
 every_layout = pytest.mark.parametrize("layout", LAYOUTS)
+ARRAYS = (
+    "train_images.npy, train_labels.npy, test_images.npy, test_labels.npy or "
+    "x_train.npy, y_train.npy, x_test.npy, y_test.npy or an .npz of these"
+)
 
 
 def decode(data, path, tmp_path):
@@ -137,7 +136,7 @@ def test_each_missing_file_is_named(tmp_path, layout):
         message = refusal(data, folder, tmp_path)
         plain = name.removesuffix(".gz").replace(".idx", "-idx")
         if data is SmallCIFAR100:
-            assert "looked for train, test or train.bin, test.bin in it and the folders below" in message
+            assert f"looked for train, test or train.bin, test.bin or {ARRAYS} in it and the folders" in message
         else:
             assert f"'{folder}' lacks '{plain}'" in message
 
@@ -158,7 +157,7 @@ def test_each_missing_file_is_named(tmp_path, layout):
 )
 def test_a_folder_or_archive_without_the_set_is_told_with_all_that_was_looked_for(tmp_path, data, files):
     folder = write(tmp_path / "set", {"notes.txt": b"notes", "sub/more.txt": b"more"})
-    expected = f"' does not hold '{data.name}': looked for {files} in it and the folders below"
+    expected = f"' does not hold '{data.name}': looked for {files} or {ARRAYS} in it and the folders below"
     assert refusal(data, folder, tmp_path) == f"'{folder}{expected}"
     for packing in PACKINGS:
         for content in ({}, {"notes.txt": b"notes"}):
@@ -726,53 +725,3 @@ def test_real_cifar10_in_every_layout_is_the_same_set(tmp_path):
     for layout in ("python", "binary"):
         decoded = CIFAR10().decode(tmp_path / layout, tmp_path / "unpacked")
         assert store.fingerprint(decoded) == CIFAR10.official
-
-
-def suites_and_settings():
-    for name in suite.suite_files():
-        loaded = suite.load(name)
-        for setting in loaded.settings:
-            yield pytest.param(loaded, setting, id=f"{name}-{loaded.setting_name(setting)}")
-
-
-def numbered(part, number):
-    """The part with images that say which row of which data set they are, and of which part."""
-    rows, origin = part.rows, sum(part.origin.split()[0].encode()) % 256
-    codes = np.stack([np.full_like(rows, number), np.full_like(rows, origin), rows >> 16, rows >> 8, rows], axis=1)
-    return replace(part, images=(codes & 255).astype(np.uint8)[:, None, None, :])
-
-
-def read_off(images):
-    """The numbers of the parts, and for each image one number for its data set and row."""
-    codes = np.rint(images).reshape(-1, 5).astype(np.int64)
-    return codes[:, 0], codes[:, 1:] @ (1 << np.array([24, 16, 8, 0]))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize(("suite", "setting"), list(suites_and_settings()))
-def test_no_test_image_is_in_a_training_batch_and_proportions_follow_the_mixture(suite, setting, seed):
-    for source in (suite.contents.id, suite.contents.semantic[setting.semantic]):
-        data = splits.dataset(source.dataset)
-        if isinstance(data, Stored):
-            real(data)
-    parts = splits.build(suite, setting, seed)
-    number = {name: i for i, name in enumerate(parts.items())}
-    coded = replace(parts, **{name: numbered(part, number[name]) for name, part in parts.items().items()})
-    held_out = np.concatenate([read_off(getattr(coded, name).images)[1] for name in ("id", "covariate", "semantic")])
-
-    data = training_data(suite, coded, setting)
-    batches = [each for epoch in range(2) for each in data.batches(256, seed + epoch, torch.device("cpu"))]
-    labelled = read_off(255 * torch.cat([each.x for each in batches]).numpy())
-    wild = read_off(255 * torch.cat([each.wild for each in batches]).numpy())
-    mixed, clean = read_off(data.mixed_validation.numpy()), read_off(data.id_validation.numpy())
-
-    for _, rows in (labelled, wild, mixed, clean):
-        assert len(rows) > 0 and not np.isin(rows, held_out).any()
-    assert set(labelled[0]) == {number["labelled"]} and set(clean[0]) == {number["id_validation"]}
-    shares = (1 - setting.pi_c - setting.pi_s, setting.pi_c, setting.pi_s)
-    for prefix, drawn in (("wild", wild[0]), ("mixed", mixed[0])):
-        for kind, share in zip(("id", "covariate", "semantic"), shares, strict=True):
-            found = (drawn == number[f"{prefix}_{kind}"]).mean()
-            tolerance = 5 * np.sqrt(share * (1 - share) / len(drawn)) if prefix == "wild" else 3 / len(drawn)
-            assert abs(found - share) < tolerance, (prefix, kind)

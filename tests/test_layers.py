@@ -19,12 +19,13 @@ from oodbench.errors import UserError
 # From above to below; a module or package imports only from lines below its own. Each knows `errors` and `__version__`.
 LAYERS = """
 cli api
-cli_show
-cli_data
-runner render
+cli_show cli_check cli_plot
+cli_data plots
+runner render comparison contact_sheet
+layouts
 evaluation provenance checkpoints tables
 plan
-splits results
+splits results reference
 suite registry
 cards
 method selection
@@ -111,14 +112,16 @@ def test_the_harness_names_no_method_but_the_defaults(path):
 
 
 def test_the_command_line_and_the_api_wait_for_torch():
-    names = "cli, api, plan, registry, suite, schema, results, tables, render, splits, metrics, recipe"
+    names = (
+        "cli, api, plan, registry, suite, schema, results, tables, layouts, comparison, render, splits, metrics, recipe"
+    )
     code = f"import sys; from oodbench import {names}; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @every_file
 def test_only_the_command_line_prints(path):
-    if path.name not in ("cli.py", "cli_data.py", "cli_show.py"):
+    if path.name not in ("cli.py", "cli_check.py", "cli_data.py", "cli_plot.py", "cli_show.py"):
         assert not [call for call in calls(EVERYTHING[path]) if called(call) in ("print", "sys.stdout.write")]
 
 

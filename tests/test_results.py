@@ -106,7 +106,7 @@ def test_the_page_lists_exactly_the_fields_that_are_stored(real):
 
 def test_every_seed_that_a_run_derives_is_stored(real):
     text = Path(runner.__file__).read_text() + Path(splits.__file__).read_text()
-    used = re.findall(r'derive\(\w*\.?seed, "(\w+)"\)', text) + re.findall(r'shuffled\(.*, "(\w+)"\)', text)
+    used = re.findall(r'derive\(\w*\.?seed, "(\w+)"\)', text) + re.findall(r'(?:shuffled|divided)\(.*, "(\w+)"\)', text)
     stored = read(real).seeds
     assert set(used) == set(stored) and len(used) >= 6
     assert stored == {purpose: derive(read(real).seed, purpose) for purpose in stored}

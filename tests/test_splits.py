@@ -1,5 +1,6 @@
 """Which image plays which part, what a corruption does to it, and where it comes from."""
 
+import io
 import os
 import subprocess
 import sys
@@ -11,13 +12,19 @@ import numpy as np
 import pytest
 import sklearn.datasets
 import torch
+from data_files import write
 from PIL import Image
+from stand_ins import arrays, data_in, files, picture
 
 from oodbench import splits, suite
 from oodbench.corruptions.digits_c import KINDS
 from oodbench.data import WildMixture
+from oodbench.datasets import store
+from oodbench.datasets.folders import PACS
+from oodbench.datasets.idx import MNIST
 from oodbench.errors import UserError
 from oodbench.runner import training_data
+from oodbench.suite import Source
 
 SUITE = suite.load("digits-c")
 SEEDS = (0, 1, 2, 77)
@@ -43,6 +50,10 @@ def originals(part):
     return {(part.origin.split()[0], int(row)) for row in part.rows}
 
 
+def images_of(name):
+    return splits.dataset(name).arrays(None)[0]
+
+
 def pixels(part):
     return {image.tobytes() for image in part.images}
 
@@ -61,8 +72,7 @@ def test_no_image_is_in_two_parts(setting, seed):
 @every_case
 def test_every_image_used_is_the_row_it_claims_to_be(setting, seed):
     for name, part in parts_of(setting, seed).items():
-        data = splits.dataset(part.origin.split()[0]).part(None)
-        clean = data.images[part.rows]
+        clean = images_of(part.origin.split()[0])[part.rows]
         if name in COVARIATE:
             clean = KINDS[setting.covariate](clean, setting.severity, part.rows)
         assert np.array_equal(part.images, clean), name
@@ -241,7 +251,7 @@ def test_a_trainer_reads_nothing_of_the_test_splits_but_unlabelled_id_images(set
     assert torch.equal(alone.labelled.images, data.labelled.images)
 
 
-DIGITS = splits.dataset("digits").part(None)
+DIGITS, IMAGES = splits.dataset("digits").part(None), images_of("digits")
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -254,27 +264,27 @@ def test_the_corruptions_are_those_promised():
 def test_severity_moves_pixels_further(kind):
     distances = []
     for severity in range(1, 6):
-        before = DIGITS.images.copy()
-        corrupted = KINDS[kind](DIGITS.images, severity, DIGITS.rows)
-        assert corrupted.dtype == np.uint8 and corrupted.shape == DIGITS.images.shape
-        assert np.array_equal(DIGITS.images, before)
-        assert (corrupted != DIGITS.images).any(axis=(1, 2, 3)).mean() > 0.85
-        distances.append(np.abs(corrupted.astype(int) - DIGITS.images).mean())
+        before = IMAGES.copy()
+        corrupted = KINDS[kind](IMAGES, severity, DIGITS.rows)
+        assert corrupted.dtype == np.uint8 and corrupted.shape == IMAGES.shape
+        assert np.array_equal(IMAGES, before)
+        assert (corrupted != IMAGES).any(axis=(1, 2, 3)).mean() > 0.85
+        distances.append(np.abs(corrupted.astype(int) - IMAGES).mean())
     assert distances == sorted(set(distances)) and distances[0] > 0
 
 
 @every_kind
 @pytest.mark.parametrize("severity", range(1, 6))
 def test_a_corrupted_subset_is_the_subset_of_the_corruption(kind, severity):
-    whole = KINDS[kind](DIGITS.images[:200], severity, DIGITS.rows[:200])
+    whole = KINDS[kind](IMAGES[:200], severity, DIGITS.rows[:200])
     order = np.random.default_rng(0).permutation(200)
     for chosen in (order, order[:30], order[:1], order[:0], np.array([5, 5, 7])):
-        assert np.array_equal(KINDS[kind](DIGITS.images[chosen], severity, DIGITS.rows[chosen]), whole[chosen])
+        assert np.array_equal(KINDS[kind](IMAGES[chosen], severity, DIGITS.rows[chosen]), whole[chosen])
 
 
 @pytest.mark.parametrize("kind", ["gaussian_noise", "impulse_noise", "rotation"])
 def test_each_image_gets_its_own_draws(kind):
-    same = np.repeat(DIGITS.images[:1], 40, axis=0)
+    same = np.repeat(IMAGES[:1], 40, axis=0)
     assert len({image.tobytes() for image in KINDS[kind](same, 3, np.arange(40))}) == (2 if kind == "rotation" else 40)
 
 
@@ -282,9 +292,9 @@ PRINT_DIGESTS = """
 import hashlib
 from oodbench import splits
 from oodbench.corruptions.digits_c import KINDS
-digits = splits.dataset("digits").part(None)
+images, labels, _ = splits.dataset("digits").arrays(None)
 for kind, corrupt in KINDS.items():
-    print(kind, hashlib.sha256(corrupt(digits.images, 4, digits.rows).tobytes()).hexdigest())
+    print(kind, hashlib.sha256(corrupt(images, 4, range(len(labels))).tobytes()).hexdigest())
 """
 
 
@@ -301,16 +311,16 @@ def test_corruptions_are_the_same_in_every_process():
 
 def test_the_digits_are_scikit_learns():
     bundled = sklearn.datasets.load_digits()
-    assert np.array_equal(DIGITS.images[:, 0], np.rint(bundled.images * 255 / 16).astype(np.uint8))
+    assert np.array_equal(IMAGES[:, 0], np.rint(bundled.images * 255 / 16).astype(np.uint8))
     assert np.array_equal(DIGITS.labels, bundled.target)
-    assert DIGITS.images.dtype == np.uint8 and DIGITS.labels.dtype == np.int64
+    assert IMAGES.dtype == np.uint8 and DIGITS.labels.dtype == np.int64
     test = splits.dataset("digits").part(True)
     assert np.array_equal(test.rows, np.arange(1797 - 540, 1797))
     assert np.array_equal(np.sort(np.concatenate([test.rows, splits.dataset("digits").part(False).rows])), DIGITS.rows)
 
 
 def test_the_patches_are_cut_from_the_two_photographs():
-    patches = splits.dataset("photo-patches").part(None).images
+    patches = images_of("photo-patches")
     assert patches.shape == (1040, 1, 8, 8) and len({patch.tobytes() for patch in patches}) == 1040
     found = []
     for photograph in sklearn.datasets.load_sample_images().images:
@@ -324,7 +334,7 @@ def test_the_patches_are_cut_from_the_two_photographs():
 @pytest.mark.parametrize("name", ["digits", "photo-patches"])
 def test_the_normalisation_is_that_of_the_training_images(name):
     data = splits.dataset(name)
-    images = data.part(False).images / 255
+    images = images_of(name)[data.part(False).rows] / 255
     assert data.mean == (pytest.approx(images.mean(), abs=1e-4),) and data.std == (
         pytest.approx(images.std(), abs=1e-4),
     )
@@ -349,3 +359,138 @@ def test_a_setting_carries_the_fingerprints_of_the_data_it_reads():
     assert unseen == {"digits": splits.dataset("digits").fingerprint}
     assert photos == {**unseen, "photo-patches": splits.dataset("photo-patches").fingerprint}
     assert all(len(mark) == 16 and int(mark, 16) >= 0 for mark in photos.values())
+
+
+# Sets of the user's, encoded sets, domains
+
+
+@pytest.fixture
+def home(tmp_path):
+    with data_in(tmp_path / "data") as home:
+        yield home
+
+
+def pictures(random, classes, each=12):
+    return {f"{kind}/{i}.png": picture(random, side=8) for kind in classes for i in range(each)}
+
+
+def test_colours_become_the_grey_of_the_id_images(home, tmp_path):
+    folder = write(tmp_path / "odd", pictures(np.random.default_rng(0), "ab"))
+    suite = SUITE.with_sets([f"folder:{folder}"], ())
+    parts = splits.build(suite, suite.settings[0], 0)
+    assert parts.semantic.images.shape == (8, 1, 8, 8) and len(parts.wild_semantic) + len(parts.mixed_semantic) == 16
+    names = sorted(path for path in folder.rglob("*.png"))
+    for image, row in zip(parts.semantic.images, parts.semantic.rows, strict=True):
+        luma = np.asarray(Image.open(names[row]), dtype=int) @ [299, 587, 114] // 1000
+        assert np.array_equal(image[0], luma)
+    assert parts.semantic.origin == "folder:odd"
+
+
+def test_grey_becomes_the_colour_of_the_id_images(home, tmp_path):
+    """Digits beside a folder of colour pictures."""
+    folder = write(tmp_path / "known", pictures(np.random.default_rng(0), "ab", each=40))
+    contents = replace(SUITE.contents, id=Source(f"folder:{folder}"), semantic={"digits": Source("digits")})
+    suite = replace(SUITE, contents=contents)
+    parts = splits.build(suite, suite.setting("digits,covariate=contrast"), 0)
+    assert splits.num_classes(suite) == 2 and splits.side(suite) == 8
+    assert parts.semantic.images.shape[1:] == (3, 8, 8)
+    assert np.array_equal(parts.semantic.images, np.repeat(IMAGES[parts.semantic.rows], 3, axis=1))
+
+
+def test_a_set_of_another_size_is_refused(home):
+    suite = replace(SUITE, contents=replace(SUITE.contents, semantic={"mnist": Source("mnist")}))
+    store.save("mnist", arrays(MNIST, np.random.default_rng(0), 20, 10), "a test")
+    with pytest.raises(UserError, match="'mnist' has images of 28x28, the suite needs 8x8; choose another set"):
+        splits.build(suite, suite.setting("mnist"), 0)
+
+
+def test_a_folder_may_be_the_covariate_shift_if_it_has_the_same_classes(home, tmp_path):
+    random = np.random.default_rng(0)
+    folder = write(tmp_path / "shifted", pictures(random, "01234567"))
+    suite = SUITE.with_sets(["unseen-digits"], [f"folder:{folder}"])
+    parts, usual = splits.build(suite, suite.settings[0], 0), splits.build(SUITE, SUITE.settings[0], 0)
+    assert parts.covariate.origin == parts.wild_covariate.origin == "folder:shifted"
+    assert set(parts.covariate.labels) <= set(range(8)) and len(parts.covariate) == 96 - int(0.7 * 96)
+    assert not {*parts.covariate.rows} & {*parts.wild_covariate.rows, *parts.mixed_covariate.rows}
+    assert parts.labelled.digest == usual.labelled.digest and parts.id.digest == usual.id.digest
+    assert len(parts.wild_id) > len(usual.wild_id)  # none of the unlabelled digits are corrupted
+    more = write(tmp_path / "more", pictures(random, "012345678"))
+    suite = SUITE.with_sets(["unseen-digits"], [f"folder:{more}"])
+    with pytest.raises(UserError, match="the covariate set 'more' has more classes than the 8 of the ID data"):
+        splits.build(suite, suite.settings[0], 0)
+
+
+def test_encoded_id_images_are_what_a_jpeg_file_gives_back_in_every_part(home):
+    suite = SUITE.with_value("id", "jpeg", "30")
+    parts, usual = (splits.build(each, SUITE.settings[0], 0).items() for each in (suite, SUITE))
+    for name in parts:
+        assert np.array_equal(parts[name].rows, usual[name].rows)
+        assert parts[name].origin == usual[name].origin.replace("digits", "digits jpeg-30", 1), name
+    for name in ("labelled", "id", "wild_semantic"):  # the unseen digits are digits too
+        file = io.BytesIO()
+        Image.fromarray(usual[name].images[3, 0]).save(file, "JPEG", quality=30)
+        assert np.array_equal(parts[name].images[3, 0], np.asarray(Image.open(file)))
+        assert not np.array_equal(parts[name].images, usual[name].images)
+    clean, corrupted = parts["id"], parts["covariate"]
+    assert np.array_equal(KINDS["gaussian_noise"](clean.images, 3, clean.rows), corrupted.images)
+
+
+STYLES = suite.load("pacs", "smoke")
+
+
+@pytest.fixture
+def styles(home, tmp_path):
+    """PACS with six pictures of each class and domain, and a folder of other pictures as semantic set."""
+    random = np.random.default_rng(0)
+    PACS().add(write(tmp_path / "pacs", files(PACS(), random)))
+    odd = write(tmp_path / "odd", {f"{i}.png": picture(random) for i in range(40)})
+    return STYLES.with_sets([f"folder:{odd}"], ["sketch", "photo"])
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_held_out_domain_is_seen_in_the_covariate_parts_and_nowhere_else(styles, number):
+    setting = styles.settings[number]
+    parts, names = splits.build(styles, setting, 0).items(), PACS.domains
+    held_out = names.index(setting.covariate)
+    for name, part in parts.items():
+        if "semantic" in name:
+            assert part.domains is None
+        else:
+            assert set(part.domains) <= ({held_out} if "covariate" in name else {0, 1, 2, 3} - {held_out}), name
+            assert np.array_equal(part.domains, PACS().domain_of[part.rows])
+    assert len(set(parts["labelled"].domains)) == 3
+    for a, b in combinations(parts, 2):
+        assert not originals(parts[a]) & originals(parts[b]), (a, b)
+
+
+def test_the_other_domains_are_the_environments_of_the_labelled_images(styles):
+    setting = styles.settings[1]  # photo, which is not the last, so that numbers of domains and environments differ
+    parts = splits.build(styles, setting, 0)
+    data = training_data(styles, parts, setting)
+    assert set(data.labelled.env.tolist()) == {0, 1, 2}
+    known = [i for i, name in enumerate(PACS.domains) if name != setting.covariate]
+    assert [known[e] for e in data.labelled.env] == parts.labelled.domains.tolist()
+    recipe = replace(styles.contents.recipes.scratch, batch_size=9)
+    for batch in data.batches(recipe, 0, torch.device("cpu")):
+        assert batch.env.bincount().tolist() == [3, 3, 3]
+    assert data.with_environments("native", seed=0) is data
+    alone = training_data(SUITE, splits.build(SUITE, SUITE.settings[0], 0), None)
+    with pytest.raises(UserError, match="the suite has no native environments; choose environments=random:2 or aug"):
+        alone.with_environments("native", seed=0)
+
+
+def test_without_a_semantic_set_all_of_the_other_domains_train_or_test(styles):
+    setting = STYLES.setting("covariate=photo")
+    parts = splits.build(STYLES, setting, 0)
+    train, test = len(parts.labelled), len(parts.id)
+    assert train + test == 3 * 42 and train == int(0.8 * 126)
+    assert len(parts.covariate) == int(0.8 * 42) and {*parts.covariate.domains} == {PACS.domains.index("photo")}
+    empty = [name for name, part in parts.items().items() if len(part) == 0]
+    assert set(empty) == set(parts.items()) - {"labelled", "id", "covariate"}
+
+
+def test_an_unknown_domain_is_answered_with_those_there_are(styles):
+    source = replace(STYLES.contents.covariate["photo"], domains=["foto"])
+    wrong = replace(STYLES, contents=replace(STYLES.contents, covariate={"photo": source}))
+    with pytest.raises(UserError, match="unknown domain of 'pacs' 'foto'; did you mean 'photo'?"):
+        splits.build(wrong, wrong.setting("covariate=photo"), 0)

@@ -1,10 +1,13 @@
 """Suite files: ours are valid, a user's works like them, and whatever is wrong with one is told with file and line."""
 
+from dataclasses import replace
+
 import pytest
 from command_line import assert_done, assert_refused, oodbench
 
 from oodbench import suite as suites
 from oodbench.errors import UserError
+from oodbench.suite import Source
 
 SUITE = """\
 title: A suite of a user's own.
@@ -116,7 +119,7 @@ WRONG = [
     ("epochs: 30", "epochs: many", 12, "'recipes.scratch.epochs': expected a whole number, got 'many'"),
     ("epochs: 30", "epochs: 0", 12, "'recipes.scratch.epochs': expected more than 0, got 0"),
     ("lr: 1e-1", "lr: -1", 12, "'recipes.scratch.lr': expected more than 0, got -1.0"),
-    ("lr: 1e-1", "lr: 1, momentum: -1", 12, "'recipes.scratch.momentum': expected 0 or more, got -1.0"),
+    ("lr: 1e-1", "lr: 1, momentum: -1", 12, "'recipes.scratch.momentum': expected 0 to below 1, got -1.0"),
     ("lr: 1e-1", "lr: .nan", 12, "'recipes.scratch.lr': expected a number, got nan"),
     ("[8, 9]", "[8, nine]", 4, "'semantic.hard.classes': expected a list (a whole number each) or nothing, got [8,"),
     ("[8, 9]", "[]", 4, "'semantic.hard.classes': expected at least one class and none twice, got []"),
@@ -136,7 +139,7 @@ WRONG = [
     ("  smoke:", "  a/b:", 22, "'presets.a/b': expected a name of letters, digits and . + - _ alone"),
     ("digits_c", "digit_c", 7, "'corruptions': unknown family of corruptions 'digit_c'; did you mean 'digits_c'"),
     ("digits_c", "..seeds", 7, "'corruptions': unknown family of corruptions '..seeds'; known: "),
-    ("small-cnn", "small-cn", 9, "'network.name': unknown network 'small-cn'; did you mean 'small-cnn'?"),
+    ("small-cnn", "small-cn", 9, "'network.name': unknown network 'small-cn'; did you mean 'small-cnn' or"),
     ("width: 4", "widht: 4", 10, "'network.options.widht': unknown option of the network 'widht'; did you mean"),
     ("width: 4", "width: wide", 10, "'network.options.width': expected a whole number, got 'wide'"),
     ("id_validation: 0.2", "id_validation: 2", 16, "'splits.id_validation': expected a share between 0 and 1, got 2.0"),
@@ -159,6 +162,28 @@ WRONG = [
     ("title: A", "cpu_threads: 0\ntitle: A", 1, "'cpu_threads': expected "),
     ("title: A", "wild: maybe\ntitle: A", 1, "'wild': expected true or false, got 'maybe'"),
     ("corruptions: digits_c", "id: {dataset: digits}", 7, "the key 'id' stands twice; keep one"),
+    ("[0, 1, 2, 3]}", "[0, 1, 2, 3], jpeg: 0}", 2, "'id.jpeg': expected a quality from 1 to 100, got 0"),
+    ("[0, 1, 2, 3]}", "[0, 1, 2, 3], size: 4}", 2, "'id.size': expected a side of 8 to 1024 pixels, got 4"),
+    ("[8, 9]}", "[8, 9], jpeg: 75}", 4, "'semantic.hard.jpeg': 'jpeg' is for the ID data; other sets follow it"),
+    ("[8, 9]}", "[8, 9], size: 8}", 4, "'semantic.hard.size': 'size' is for the ID data; other sets follow it"),
+    ("title: A", "mixture: masks\ntitle: A", 1, "'mixture': expected 'categorical' or 'three_masks', got 'masks'"),
+    (
+        "title: A",
+        "covariate: {x: {dataset: digits}}\ntitle: A",
+        1,
+        "'covariate.x': is the ID data set 'digits' itself; n",
+    ),
+    (
+        "title: A",
+        "covariate: {blur: {dataset: svhn}}\ntitle: A",
+        1,
+        "'covariate.blur': 'blur' is a kind of digits_c; re",
+    ),
+    ("title: A", "covariate: {x: {dataset: svnh}}\ntitle: A", 1, "'covariate.x.dataset': unknown data set 'svnh'; did"),
+    ("covariate: gaussian_noise", "covariate: x", 17, "'setting.covariate': unknown corruption 'x'; known: blur, "),
+    ("title: A", "sweeps: {s: {set: {knn.k: [1]}}}\ntitle: A", 1, "'sweeps.s': the key 'methods' is missing"),
+    ("lr: 1e-1", "lr: 1, augment: flip", 12, "'recipes.scratch.augment': expected 'none' or 'crop-flip' or 'resized-c"),
+    ("lr: 1e-1", "lr: 1, steps: 5", 12, "'recipes.scratch.steps': expected 'labelled' or 'shortest', got 5"),
     ("title: A", "title: [A", 2, "not valid YAML: "),
     ("    dataset", "\tdataset", 6, "not valid YAML: found character '\\t' that cannot start any token"),
 ]
@@ -170,7 +195,7 @@ def test_what_is_wrong_in_a_suite_file_is_told_with_its_line(old, new, line, mes
     assert_refused(plan_of(path), f"oodbench: {path}:{line}: {message}")
 
 
-@pytest.mark.parametrize("key", ["title", "id", "semantic", "corruptions", "network", "recipes", "setting", "settings"])
+@pytest.mark.parametrize("key", ["title", "id", "network", "recipes", "setting", "settings"])
 def test_a_missing_key_is_named(key, tmp_path):
     lines = SUITE.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith(f"{key}:"))
@@ -257,8 +282,8 @@ def test_a_setting_that_makes_no_sense_is_refused(text, message, suite_file):
 @pytest.mark.parametrize(
     ("key", "text", "message"),
     [
-        ("nonsense", "1", "unknown key of the recipe 'nonsense'; known: batch_size, decay, epochs"),
-        ("epoch", "1", "unknown key of the recipe 'epoch'; did you mean 'epochs'?"),
+        ("nonsense", "1", "unknown key of 'recipe' 'nonsense'; known: augment, batch_size, decay"),
+        ("epoch", "1", "unknown key of 'recipe' 'epoch'; did you mean 'epochs'?"),
         ("epochs", "-1", "recipe.epochs=-1: expected more than 0, got -1"),
         ("epochs", "1.5", "recipe.epochs: expected a whole number, got '1.5'"),
         ("schedule", "cosin", "recipe.schedule: expected 'cosine' or 'steps' or 'constant', got 'cosin'"),
@@ -267,16 +292,139 @@ def test_a_setting_that_makes_no_sense_is_refused(text, message, suite_file):
     ],
 )
 def test_a_recipe_that_makes_no_sense_is_refused(key, text, message, suite_file):
-    assert refusal(suites.load(str(suite_file())).with_value, key, text).startswith(message)
+    assert refusal(suites.load(str(suite_file())).with_value, "recipe", key, text).startswith(message)
 
 
 def test_a_value_of_the_recipe_changes_both_recipes_and_nothing_else(suite_file):
     suite = suites.load(str(suite_file()))
-    changed = suite.with_value("lr", "5e-2").with_value("milestones", "[0.5]")
+    changed = suite.with_value("recipe", "lr", "5e-2").with_value("recipe", "milestones", "[0.5]")
     assert [recipe.lr for recipe in vars(changed.contents.recipes).values()] == [0.05, 0.05]
     assert changed.contents.recipes.scratch.milestones == [0.5]
     assert (changed.contents.recipes.scratch.epochs, changed.contents.recipes.finetune.epochs) == (30, 20)
     assert changed.settings == suite.settings
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "text", "message"),
+    [
+        ("id", "jpeg", "101", "id.jpeg=101: expected a quality from 1 to 100, got 101"),
+        ("id", "jpg", "75", "unknown key of 'id' 'jpg'; did you mean 'jpeg'?"),
+        ("id", "dataset", "fotos", "id.dataset=fotos: unknown data set 'fotos'; "),
+        ("id", "classes", "[8]", "id.classes=[8]: shares classes of 'digits' with the ID data; choose others"),
+        ("splits", "labelled", "0", "splits.labelled=0: expected a share between 0 and 1, got 0.0"),
+        ("splits", "id_validation", "0.9", "splits.id_validation=0.9: mixed_validation + id_validation leave nothing"),
+        ("splits", "covariate_from", "some", "splits.covariate_from: expected 'unlabelled' or 'all', got 'some'"),
+        ("network", "widht", "8", "unknown key of 'network' 'widht'; did you mean 'width'?"),
+        ("network", "width", "wide", "network.width: expected a whole number, got 'wide'"),
+    ],
+)
+def test_a_value_of_a_section_that_makes_no_sense_is_refused(section, key, text, message, suite_file):
+    assert refusal(suites.load(str(suite_file())).with_value, section, key, text).startswith(message)
+
+
+def test_values_of_the_id_data_the_splits_and_the_network_change_alone(suite_file):
+    suite = suites.load(str(suite_file()))
+    encoded = suite.with_value("id", "jpeg", "75").contents
+    assert encoded.id == Source("digits", [0, 1, 2, 3], jpeg=75)
+    assert replace(encoded, id=suite.contents.id) == suite.contents
+    shared_out = suite.with_value("splits", "labelled", "300").contents
+    assert (shared_out.splits.labelled, shared_out.splits.id_validation) == (300, 0.2)
+    assert replace(shared_out, splits=suite.contents.splits) == suite.contents
+    wide = suite.with_value("network", "width", "9").contents
+    assert wide.network.options == {"width": 9} and suite.contents.network.options == {"width": 4}
+    assert replace(wide, network=suite.contents.network) == suite.contents
+
+
+# Sets of the user's
+
+
+def settings_of(suite):
+    return [(setting.semantic, setting.covariate) for setting in suite.settings]
+
+
+def test_sets_of_the_command_line_take_the_place_of_the_suites_settings(suite_file):
+    suite = suites.load(str(suite_file()))
+    assert suite.with_sets((), ()) is suite
+    assert settings_of(suite.with_sets(["easy"], ())) == [("easy", "gaussian_noise")]
+    assert settings_of(suite.with_sets((), ["blur"])) == [("hard", "blur"), ("easy", "blur")]
+    both = suite.with_sets(["easy", "hard"], ["blur", "contrast"])
+    assert settings_of(both) == [(s, c) for s in ("easy", "hard") for c in ("blur", "contrast")]
+    assert both.contents.semantic == suite.contents.semantic
+
+
+def test_a_folder_is_a_set_under_its_own_name(suite_file, tmp_path):
+    suite = suites.load(str(suite_file())).with_sets([f"folder:{tmp_path}/odd ones"], [f"folder:{tmp_path}/a.tar.gz"])
+    assert settings_of(suite) == [("odd_ones", "a")]
+    assert suite.contents.semantic["odd_ones"] == Source(f"folder:{tmp_path}/odd ones")
+    assert suite.contents.covariate["a"] == Source(f"folder:{tmp_path}/a.tar.gz")
+    name = suite.setting_name(suite.settings[0])
+    assert name == "odd_ones,covariate=a" and suite.setting(name) == suite.settings[0]
+
+
+def test_folders_never_take_a_name_that_is_taken(suite_file, tmp_path):
+    suite = suites.load(str(suite_file()))
+    words = [f"folder:{tmp_path}/{place}" for place in ("1/hard", "2/hard", "3/hard", "2/hard", "none", "..", "/-")]
+    folders = suite.with_sets(words, [f"folder:{tmp_path}/blur"])
+    names = ["folder-hard", "folder-hard-2", "folder-hard-3", "folder-hard-2", "folder-none"]
+    assert [setting.semantic for setting in folders.settings][:5] == names
+    assert {folders.contents.semantic[name].dataset for name in names[:3]} == set(words[:3])
+    assert folders.contents.semantic["hard"] == suite.contents.semantic["hard"]
+    assert folders.settings[0].covariate == "folder-blur"  # and blur is still the corruption
+    suites.check(folders.contents)
+
+
+@pytest.mark.parametrize(
+    ("semantic", "covariate", "message"),
+    [
+        (["hrad"], (), "unknown semantic set 'hrad'; did you mean 'hard'?"),
+        ((), ["blurr"], "unknown corruption 'blurr'; did you mean 'blur'?"),
+    ],
+)
+def test_a_set_that_the_suite_does_not_know_is_answered_with_near_ones(semantic, covariate, message, suite_file):
+    assert refusal(suites.load(str(suite_file())).with_sets, semantic, covariate) == message
+
+
+# Held-out domains
+
+DOMAINS = """\
+title: Styles.
+id: {dataset: pacs, size: 16}
+covariate:
+  art: {dataset: pacs, domains: [art_painting]}
+  drawn: {dataset: pacs, domains: [sketch, cartoon]}
+  other: {dataset: svhn}
+semantic: {patches: {dataset: svhn}}
+network: {name: small-cnn}
+recipes:
+  scratch: {epochs: 1, batch_size: 8, lr: 0.1}
+  finetune: {epochs: 1, batch_size: 8, lr: 0.1}
+setting: {covariate: art, severity: 1, pi_c: 0.5, pi_s: 0.1}
+settings: [{covariate: art}, {covariate: drawn, semantic: patches}]
+"""
+
+
+def test_a_setting_of_a_domain_holds_it_out_and_names_itself_by_it(tmp_path):
+    (tmp_path / "styles.yaml").write_text(DOMAINS)
+    suite = suites.load(str(tmp_path / "styles.yaml"))
+    assert [suite.held_out(setting) for setting in suite.settings] == [["art_painting"], ["sketch", "cartoon"]]
+    assert suite.held_out(suite.setting("covariate=other")) == []
+    assert "environments" in suite.provides
+    names = [suite.setting_name(setting) for setting in suite.settings]
+    assert names == ["covariate=art", "patches,covariate=drawn"]
+    assert [suite.setting(name) for name in names] == suite.settings
+
+
+def test_without_a_semantic_set_there_is_no_wild_mixture(tmp_path):
+    (tmp_path / "styles.yaml").write_text(DOMAINS)
+    suite = suites.load(str(tmp_path / "styles.yaml"))
+    assert "wild" not in suite.provides
+    assert "wild" in suite.with_sets(["patches"], ()).provides
+
+
+def test_a_sweep_that_is_not_there_is_answered_with_those_that_are(suite_file):
+    suite = suites.load(str(suite_file("title: A", "sweeps: {depth: {methods: knn}}\ntitle: A")))
+    assert suite.sweep(None) is None and suite.sweep("depth").methods == "knn"
+    assert refusal(suite.sweep, "dept") == "unknown sweep of mine 'dept'; did you mean 'depth'?"
 
 
 def test_a_suite_without_wild_data_says_so(suite_file):

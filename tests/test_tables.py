@@ -201,6 +201,20 @@ def test_markdown_lines_up_on_a_terminal():
     assert len({tuple(i for i, c in enumerate(line) if c == "|") for line in lines}) == 1
 
 
+def test_text_lines_up_figures_errors_and_marks():
+    results = [result("msp", s, auroc=v) for s, v in enumerate((0.05, 0.07))]
+    results += [result("knn", s, auroc=v) for s, v in enumerate((0.2, 0.8))]  # an error of 30 points
+    results += [result("vim", 0, auroc=0.5), result("vim", 1, status="failed", error="oh"), result("odin", auroc=0.99)]
+    text = render(build(results, ["auroc"]), "text")
+    rows = [line.rstrip() for line in text.splitlines() if line.startswith("  ") and "." in line]
+    assert rows == [
+        "  MSP           6.00 ±  1.00",
+        "  ODIN         99.00        *",
+        "  ViM          50.00          (a)",
+        "  KNN          50.00 ± 30.00",
+    ]
+
+
 def test_markdown_names_cannot_break_the_table():
     text = markdown([result("a|b"), result("_c_"), result("d_e"), result("<img>\x1b[31m")])
     assert names(text)[1:] == [r"\<img>\[31m", r"\_c\_", r"a\|b", "d_e"]
@@ -295,13 +309,16 @@ def test_no_results_say_how_to_get_one():
         build([])
 
 
-def test_ten_thousand_results_take_no_time():
+def test_the_time_of_a_table_grows_with_its_results_and_no_faster():
     results = [result(f"m{i % 100}", i // 2500, f"s{i // 100 % 25}", auroc=i / 10_000) for i in range(10_000)]
-    start = time.perf_counter()
-    tables = build(results)
-    for format in ("markdown", "latex", "csv", "json"):
-        render(tables, format)
-    assert time.perf_counter() - start < 5  # 0.7 s on two cores; the margin is for loaded machines
+
+    def seconds(some):
+        start = time.process_time()
+        for format in ("markdown", "latex", "csv", "json"):
+            render(build(some), format)
+        return time.process_time() - start
+
+    assert seconds(results) < 40 * seconds(results[:1000])
 
 
 def test_tables_need_no_torch():

@@ -1,6 +1,8 @@
 """WOODS, SCONE and the other trainers on wild data: their mathematics by hand, and what they must never do."""
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +17,8 @@ from oodbench.errors import UserError
 from oodbench.functional import Constraint, energy, forward_both, frozen_batch_norm, gradient_norm
 from oodbench.metrics import auroc
 from oodbench.outputs import forward
+from oodbench.plan import make
+from oodbench.recipe import Recipe
 from oodbench.registry import Registry
 from oodbench.runner import build_model, training_data
 from oodbench.seeds import derive
@@ -259,8 +263,6 @@ def erm_weights(digits):
     loaded, data, _ = digits
     model = build_model(loaded, seed=0)
     recipe = loaded.contents.recipes.scratch
-    from dataclasses import replace
-
     method("erm")().train(model, replace(data, wild=None), Loop(replace(recipe, epochs=25), derive(0, "train"), CPU))
     return model.state_dict()
 
@@ -275,12 +277,12 @@ def statistics(model):
     return torch.cat([b.flatten() for name, b in model.named_buffers() if "running" in name])
 
 
-def first_batch(data):
-    return next(data.batches(64, 0, CPU))
+def first_batch(digits):
+    return next(digits[1].batches(digits[0].contents.recipes.scratch, 0, CPU))
 
 
 def test_joint_batch_norm_sees_the_union_in_one_pass(digits, erm_weights):
-    model, batch = started(digits, erm_weights).train(), first_batch(digits[1])
+    model, batch = started(digits, erm_weights).train(), first_batch(digits)
     id_logits, wild_logits = forward_both(model, batch, "joint")
     again = started(digits, erm_weights).train()(torch.cat([batch.x, batch.wild]))
     assert torch.equal(torch.cat([id_logits, wild_logits]), again)
@@ -288,7 +290,7 @@ def test_joint_batch_norm_sees_the_union_in_one_pass(digits, erm_weights):
 
 def test_id_only_batch_norm_never_learns_of_the_wild_images(digits, erm_weights):
     model, alone = started(digits, erm_weights).train(), started(digits, erm_weights).train()
-    batch = first_batch(digits[1])
+    batch = first_batch(digits)
     forward_both(model, batch, "id_only")
     alone(batch.x)
     assert torch.equal(statistics(model), statistics(alone))
@@ -296,7 +298,7 @@ def test_id_only_batch_norm_never_learns_of_the_wild_images(digits, erm_weights)
 
 
 def test_frozen_batch_norm_keeps_its_statistics_and_still_learns(digits, erm_weights):
-    model, batch = started(digits, erm_weights).train(), first_batch(digits[1])
+    model, batch = started(digits, erm_weights).train(), first_batch(digits)
     before = statistics(model)
     forward_both(model, batch, "frozen")[0].sum().backward()
     assert torch.equal(statistics(model), before)
@@ -307,8 +309,6 @@ def test_frozen_batch_norm_keeps_its_statistics_and_still_learns(digits, erm_wei
 
 def finetuned(digits, erm_weights, name, epochs=4, **values):
     loaded, data, _ = digits
-    from dataclasses import replace
-
     model = started(digits, erm_weights)
     loop = Loop(replace(loaded.contents.recipes.finetune, epochs=epochs), derive(0, "train"), CPU)
     method(name)(**values).train(model, data, loop)
@@ -431,8 +431,6 @@ def test_the_flagged_share_by_hand():
 
 @pytest.mark.parametrize("threshold", ["validation", "test"])
 def test_margin_auto_tells_its_choice_curve_and_rule_and_reads_no_other_test_image(digits, erm_weights, threshold):
-    from dataclasses import replace
-
     loaded, data, parts = digits
     if threshold == "validation":
         data = replace(data, id_test=None)
@@ -463,10 +461,10 @@ class Forbidden:
 @pytest.mark.parametrize("name", sorted(n for n, c in REGISTRY.cards.items() if c.kind == "Trainer"))
 def test_only_trainers_that_say_so_are_given_the_wild_images(name, digits):
     """A trainer's setting is None unless it needs wild data, and then nothing of the mixture reaches it."""
-    from oodbench.plan import make
-
-    plan = make(digits[0], REGISTRY, [name], [], [0], [], __import__("pathlib").Path("nowhere"))
-    needs_wild = "wild" in REGISTRY.method(name).needs
+    needs = REGISTRY.method(name).needs
+    made = [f"{name}.environments=random:2"] if "environments" in needs else []  # the digits have none of their own
+    plan = make(digits[0], REGISTRY, [name], [], [0], made, Path("nowhere"))
+    needs_wild = "wild" in needs
     assert all((cell.training.setting is not None) == needs_wild for cell in plan.cells)
     given = training_data(digits[0], digits[2], plan.cells[0].training.setting)
     assert (given.wild is not None) == needs_wild
@@ -476,8 +474,8 @@ def test_only_trainers_that_say_so_are_given_the_wild_images(name, digits):
 
 def test_a_mixture_that_is_read_says_so():
     data = Data(Split(torch.zeros(4, 1, 8, 8, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64)), 2, Forbidden())
-    with pytest.raises(AssertionError, match="was read: stream"):
-        next(data.batches(2, 0, CPU))
+    with pytest.raises(AssertionError, match="was read: "):
+        next(data.batches(Recipe(epochs=1, batch_size=2, lr=0.1), 0, CPU))
 
 
 # --- mixtures and environments --------------------------------------------------------------------------------------
@@ -503,7 +501,7 @@ def test_made_environments_are_equal_parts_and_equally_in_every_batch(digits, sp
     data = digits[1].with_environments(spec, seed=3)
     sizes = data.labelled.env.bincount()
     assert len(sizes) == count and sizes.max() - sizes.min() <= 1
-    for batch in data.batches(60, 0, CPU):
+    for batch in data.batches(Recipe(epochs=1, batch_size=60, lr=0.1), 0, CPU):
         assert set(batch.env.bincount().tolist()) == {60 // count}
     again = digits[1].with_environments(spec, seed=3)
     assert torch.equal(data.labelled.env, again.labelled.env)
@@ -522,7 +520,7 @@ def test_augmented_environments_differ_and_the_first_is_untouched(digits):
 def test_methods_that_compare_environments_refuse_one(name):
     with pytest.raises(UserError, match="needs two or more"):
         method(name)(environments="random:1")
-    with pytest.raises(UserError, match="is unknown; choose native, augment or random:2"):
+    with pytest.raises(UserError, match="is unknown; choose auto, native, augment or random:2"):
         method(name)(environments="nonsense")
 
 

@@ -2,21 +2,24 @@
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from oodbench.errors import UserError, unknown
+
 
 @dataclass(frozen=True)
-class Images:
-    """Rows of a data set in memory."""
+class Rows:
+    """Some rows of a data set."""
 
-    images: np.ndarray  # uint8, N x C x H x W
-    labels: np.ndarray  # int64, N
-    rows: np.ndarray  # their numbers in the data set
+    rows: np.ndarray  # their numbers in it
+    labels: np.ndarray  # int64
+    domains: np.ndarray | None  # int64: numbers of the set's domains, if it has any
 
 
 class Dataset(ABC):
@@ -27,6 +30,10 @@ class Dataset(ABC):
     source: ClassVar[str]
     mean: ClassVar[tuple[float, ...]]  # of the training pixels in [0, 1], per channel
     std: ClassVar[tuple[float, ...]]
+    made_from: ClassVar[str | None] = None  # another data set
+    class_names: tuple[str, ...] = ()  # where they are known, in the order of the labels
+    domains: tuple[str, ...] = ()  # where the same classes come in several looks
+    domain_of: np.ndarray  # int64 per row, where there are domains
 
     @abstractmethod
     def files(self) -> list[Path]:
@@ -48,14 +55,37 @@ class Dataset(ABC):
     def _loaded(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return self.load()
 
-    def part(self, test: bool | None, classes: list[int] | None = None) -> Images:
-        """Train (False), test (True) or all rows (None), of some classes; labels count within those classes."""
+    def labels(self) -> np.ndarray:
+        """Of every row, without reading images where that can be helped."""
+        return self._loaded[1]
+
+    def in_test(self) -> np.ndarray:
+        """Of every row, whether it is of the test part."""
+        return self._loaded[2]
+
+    def arrays(self, size: int | None) -> tuple[Any, np.ndarray, np.ndarray]:
+        """Images of a side length (default: their own), labels, and which rows are of the test part."""
         images, labels, in_test = self._loaded
+        if size is not None and size != images.shape[-1]:
+            found = f"{images.shape[-2]}x{images.shape[-1]}"
+            raise UserError(f"'{self.name}' has images of {found}, the suite needs {size}x{size}; choose another set")
+        return images, labels, in_test
+
+    def part(
+        self, test: bool | None, classes: Sequence[int] | None = None, domains: Sequence[str] | None = None
+    ) -> Rows:
+        """Train (False), test (True) or all rows (None), of some classes and domains; labels count within those."""
+        labels, in_test = self.labels(), self.in_test()
         chosen = np.ones(len(labels), dtype=bool) if test is None else in_test == test
         if classes is not None:
             chosen &= np.isin(labels, classes)
+        if domains is not None:
+            for name in domains:
+                if name not in self.domains:
+                    raise unknown(f"domain of '{self.name}'", name, self.domains)
+            chosen &= np.isin(self.domain_of, [self.domains.index(name) for name in domains])
         rows = np.flatnonzero(chosen)
         kept = labels[rows]
         if classes is not None:
             kept = np.searchsorted(np.sort(classes), kept)
-        return Images(images[rows], kept.astype(np.int64), rows)
+        return Rows(rows, kept.astype(np.int64), self.domain_of[rows] if self.domains else None)

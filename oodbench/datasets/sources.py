@@ -2,12 +2,14 @@
 
 import hashlib
 import http.client
+import os
 import shutil
 import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -140,24 +142,46 @@ class Url:
         return self.address
 
     def fetch(self, folder: Path, report: Progress) -> Path:
-        name = Path(urllib.parse.urlsplit(self.address).path).name
-        tag = hashlib.sha256(self.address.encode()).hexdigest()[:8]  # two sites may use one name
-        partial = data_folder() / "downloads" / f"{tag}-{name}.part"
+        partial = self._partial()
         try:
             partial.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise _cannot_write(partial, error) from None
         with claim(partial.with_suffix(".lock"), wait=True):
-            try:
-                self._bring(partial, report)
-            except urllib.error.HTTPError as error:
-                raise Unavailable(f"{self.address} answers {error.code} {error.reason}") from None
-            except (OSError, http.client.HTTPException) as error:
-                raise Unavailable(f"{self.address} cannot be reached ({getattr(error, 'reason', error)})") from None
-            if self.digest is not None and checksum(partial, "md5") != self.digest:
-                partial.unlink()
-                raise Unavailable(f"{self.address} did not arrive whole (checksum differs)")
-            return Path(shutil.move(partial, folder / name))
+            if not self._is_proved(partial):
+                try:
+                    self._bring(partial, report)
+                except urllib.error.HTTPError as error:
+                    raise Unavailable(f"{self.address} answers {error.code} {error.reason}") from None
+                except (OSError, http.client.HTTPException) as error:
+                    raise Unavailable(f"{self.address} cannot be reached ({getattr(error, 'reason', error)})") from None
+                if self.digest is not None and not self._is_proved(partial):
+                    partial.unlink()
+                    raise Unavailable(f"{self.address} did not arrive whole (checksum differs)")
+            whole = folder / self._name()
+            if self.digest is not None:
+                with suppress(OSError):  # a file system without links
+                    os.link(partial, whole)
+                    return whole
+            # One that was never proved may be why decoding fails, so the next try is not to find it.
+            return Path(shutil.move(partial, whole))
+
+    def forget(self) -> None:
+        """Delete what `fetch` left, so that a whole download is not lost if it cannot be decoded or stored."""
+        partial = self._partial()
+        if partial.exists():
+            with claim(partial.with_suffix(".lock"), wait=True):
+                partial.unlink(missing_ok=True)
+
+    def _is_proved(self, partial: Path) -> bool:
+        return self.digest is not None and partial.exists() and checksum(partial, "md5") == self.digest
+
+    def _name(self) -> str:
+        return Path(urllib.parse.urlsplit(self.address).path).name
+
+    def _partial(self) -> Path:
+        tag = hashlib.sha256(self.address.encode()).hexdigest()[:8]  # two sites may use one name
+        return data_folder() / "downloads" / f"{tag}-{self._name()}.part"
 
     def _bring(self, partial: Path, report: Progress) -> None:
         """The rest of the file; what comes is kept, however this ends."""

@@ -18,6 +18,11 @@ import numpy as np
 from oodbench.errors import UserError
 from oodbench.files import write_atomically
 
+try:
+    import fcntl
+except ImportError:  # Windows, where what a killed process left stays
+    fcntl = None  # type: ignore[assignment]
+
 FORMAT = 1
 
 
@@ -64,6 +69,11 @@ def fingerprint(decoded: Decoded) -> str:
     return digest.hexdigest()[:16]
 
 
+def _again(name: str) -> str:
+    """The command that puts a set right; one that is stored in pieces is named `set/piece`."""
+    return f"oodbench data get {name.partition('/')[0]}"
+
+
 def entry(name: str) -> Entry | None:
     """What is stored under a name; None if nothing is, UserError if it is damaged."""
     path = data_folder() / name / "meta.json"
@@ -75,9 +85,9 @@ def entry(name: str) -> Entry | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, TypeError, OSError, RecursionError):
-        raise UserError(f"'{path}' is damaged; get the set again: oodbench data get {name}") from None
+        raise UserError(f"'{path}' is damaged; get the set again: {_again(name)}") from None
     if found.format != FORMAT:
-        raise UserError(f"'{path}' was written by another oodbench; get the set again: oodbench data get {name}")
+        raise UserError(f"'{path}' was written by another oodbench; get the set again: {_again(name)}")
     return found
 
 
@@ -85,15 +95,15 @@ def load(name: str) -> Decoded:
     """The stored arrays, memory-mapped: a second start is immediate."""
     found, folder = entry(name), data_folder() / name
     if found is None:
-        raise UserError(f"the data set '{name}' is not in '{data_folder()}'; get it with: oodbench data get {name}")
+        raise UserError(f"the data set '{name}' is not in '{data_folder()}'; get it with: {_again(name)}")
     try:
         images = _array(folder / "images.npy", np.uint8, 4)
         labels = _array(folder / "labels.npy", np.int64, 1)
         in_test = _array(folder / "in_test.npy", np.bool_, 1)
     except Damaged as error:
-        raise UserError(f"'{folder}' is damaged ({error}); get the set again: oodbench data get {name}") from None
+        raise UserError(f"'{folder}' is damaged ({error}); get the set again: {_again(name)}") from None
     if not len(images) == len(labels) == len(in_test) == found.rows:
-        raise UserError(f"'{folder}' is damaged (its files differ in length); get it again: oodbench data get {name}")
+        raise UserError(f"'{folder}' is damaged (its files differ in length); get it again: {_again(name)}")
     return Decoded(images, np.array(labels), np.array(in_test))
 
 
@@ -130,12 +140,13 @@ def save(name: str, decoded: Decoded, source: str) -> Entry:
     with working_folder() as work:
         fresh = work / name
         try:
-            fresh.mkdir()
+            fresh.mkdir(parents=True)
             _write_array(fresh / "images.npy", decoded.images)
             _write_array(fresh / "labels.npy", decoded.labels.astype(np.int64))
             _write_array(fresh / "in_test.npy", decoded.in_test.astype(bool))
             (fresh / "meta.json").write_text(json.dumps(asdict(made), indent=1))
-            _put(fresh, home / name, work)
+            (home / name).parent.mkdir(exist_ok=True)
+            put(name, work)
         except OSError as error:
             raise UserError(
                 f"cannot write '{home / name}': {error.strerror}; free space or set OODBENCH_DATA"
@@ -143,10 +154,12 @@ def save(name: str, decoded: Decoded, source: str) -> Entry:
     return made
 
 
-def _put(fresh: Path, place: Path, work: Path) -> None:
-    """A folder to its place. What was there goes with the working folder, or back if this fails."""
+def put(name: str, work: Path) -> None:
+    """A set from the working folder to its place. What was there goes with that folder, or back if this fails."""
+    fresh, place = work / name, data_folder() / name
     for attempt in range(100):
-        before = work / f"before{attempt}"
+        before = work / f"before{attempt}" / name
+        before.parent.mkdir(parents=True)
         try:
             with suppress(FileNotFoundError):
                 os.replace(place, before)
@@ -177,11 +190,12 @@ def kept(name: str, version: str, make: Callable[[], np.ndarray]) -> np.ndarray:
 
 @contextmanager
 def working_folder() -> Iterator[Path]:
-    """A folder beside the sets, on the same disk, gone afterwards."""
+    """A folder beside the sets, on the same disk, gone afterwards; or, if the process is killed, at the next call."""
     home = data_folder()
     try:
         home.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(dir=home, prefix=".work-"))
+        _sweep(home)
+        work, lock = _new_folder(home)
     except OSError as error:
         raise UserError(
             f"cannot write the data folder '{home}': {error.strerror}; set OODBENCH_DATA to another"
@@ -190,3 +204,49 @@ def working_folder() -> Iterator[Path]:
         yield work
     finally:
         shutil.rmtree(work, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _new_folder(home: Path) -> tuple[Path, int | None]:
+    while True:
+        work = Path(tempfile.mkdtemp(dir=home, prefix=".work-"))
+        with suppress(BlockingIOError, FileNotFoundError):  # swept by another process before it was locked
+            lock = _lock(work)
+            if work.exists():
+                return work, lock
+            if lock is not None:
+                os.close(lock)
+
+
+def _lock(folder: Path) -> int | None:
+    """A handle that locks the folder until it is closed or the process ends; None on systems without such locks."""
+    if fcntl is None:
+        return None
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        if isinstance(error, BlockingIOError):
+            raise
+        return None
+    return handle
+
+
+def _sweep(home: Path) -> None:
+    """Delete the working folders of processes that were killed."""
+    for left in home.glob(".work-*"):
+        with suppress(OSError):  # its process lives, or it is not ours to delete
+            lock = _lock(left)
+            if lock is None:
+                continue
+            try:
+                # Killed between its two steps, `_put` leaves a set here that is nowhere else.
+                for meta in list(left.glob("before*/**/meta.json")):
+                    place = home.joinpath(*meta.parent.relative_to(left).parts[1:])
+                    if not place.exists():
+                        os.replace(meta.parent, place)
+                shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(lock)

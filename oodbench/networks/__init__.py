@@ -24,7 +24,8 @@ class Classifier(nn.Module):
         self.register_buffer("std", torch.tensor(std).view(-1, 1, 1), persistent=False)
 
     def features(self, x: Tensor) -> Tensor:
-        return self.body((x - self.mean) / self.std)
+        # Channels last is what convolutions are fastest with; arithmetic by channel is far slower in that order.
+        return self.body(((x - self.mean) / self.std).contiguous(memory_format=torch.channels_last))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.features(x))

@@ -1,0 +1,26 @@
+"""H. Li et al., Domain Generalization with Adversarial Feature Learning, CVPR 2018; as in DomainBed."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from oodbench.methods.coral import CORAL
+
+SCALES = (1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3)  # g
+
+
+def kernel(a: Tensor, b: Tensor) -> Tensor:
+    """The mean over all pairs of rows of sum_g exp(-g |a - b|^2)."""
+    squared = a.square().sum(dim=1)[:, None] + b.square().sum(dim=1) - 2 * a @ b.T
+    squared = squared.clamp(min=1e-30)  # rounding may leave less than nothing
+    return torch.stack([torch.exp(-g * squared) for g in SCALES]).sum(dim=0).mean()
+
+
+@dataclass
+class MMD(CORAL):
+    """Cross-entropy plus the maximum mean discrepancy between the environments' features."""
+
+    def distance(self, a: Tensor, b: Tensor) -> Tensor:
+        """MMD^2, the biased estimate."""
+        return kernel(a, a) + kernel(b, b) - 2 * kernel(a, b)
