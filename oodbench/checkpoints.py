@@ -49,7 +49,8 @@ def read_weights(model: Classifier, path: Path) -> None:
         isinstance(name, str) and isinstance(value, Tensor) for name, value in contents.items()
     ):
         raise UserError(f"'{path}' holds no state dictionary; save model.state_dict()")
-    found = {_our_name(name): value for name, value in contents.items() if ".ood_fc" not in f".{name}"}
+    theirs = {_our_name(name): name for name in contents if ".ood_fc" not in f".{name}"}
+    found = {ours: contents[name] for ours, name in theirs.items()}
     wanted = model.state_dict()
     classes, ours = found.get("head.bias"), wanted["head.bias"]
     if classes is not None and classes.ndim == 1 and len(classes) != len(ours):
@@ -64,5 +65,5 @@ def read_weights(model: Classifier, path: Path) -> None:
             )
     surplus = sorted(set(found) - set(wanted))
     if surplus:
-        raise UserError(f"'{path}' is of another network: it has '{surplus[0]}', which is not here")
+        raise UserError(f"'{path}' is of another network: it has '{theirs[surplus[0]]}', which is not here")
     model.load_state_dict(found)

@@ -86,8 +86,8 @@ def provide(suite: suites.Suite, given: Sequence[str], offline: bool, available:
             kept.append(suite.setting_name(setting))
         elif available:
             print(f"left out: the setting '{suite.setting_name(setting)}': {lacking[missing[0]]}")
-        else:
-            raise UserError(lacking[missing[0]])
+    if lacking and not available:
+        raise UserError("; ".join(lacking.values()))
     if not kept:
         known = suite.name if suite.name in suites.suite_files() else suite.path
         raise UserError(f"the data of no setting is there; see: oodbench data status {known}")

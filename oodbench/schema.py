@@ -178,8 +178,8 @@ class Document:
 
 
 def merge(base: Any, over: Any) -> Any:
-    """`over` laid on `base`: mappings join key by key, anything else is replaced."""
-    if isinstance(base, Mapping) and isinstance(over, Mapping):
+    """`over` laid on `base`: mappings join key by key, unless `over` has another name; anything else is replaced."""
+    if isinstance(base, Mapping) and isinstance(over, Mapping) and over.get("name") in (None, base.get("name")):
         return {**base, **{key: merge(base.get(key), value) for key, value in over.items()}}
     return over
 

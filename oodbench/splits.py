@@ -145,7 +145,7 @@ def build(suite: Suite, setting: Setting, seed: int) -> Parts:
             test, _ = divided(suite.contents.covariate[setting.covariate], "covariate")
         else:
             test = _corrupted(suite, setting, id_test)
-        return Parts(id_train, *(nothing,) * 7, id_test, test, nothing)
+        return _checked(suite, setting, Parts(id_train, *(nothing,) * 7, id_test, test, nothing))
     labelled, unlabelled = _cut(id_train, shares.labelled if shares.labelled < 1 else shares.labelled / len(id_train))
     if setting.covariate in suite.contents.covariate:
         clean = unlabelled
@@ -173,11 +173,16 @@ def build(suite: Suite, setting: Setting, seed: int) -> Parts:
         covariate=covariate_test,
         semantic=semantic_test,
     )
+    return _checked(suite, setting, parts)
+
+
+def _checked(suite: Suite, setting: Setting, parts: Parts) -> Parts:
+    """That nothing a run reads is empty, and that covariate labels are those of the ID classes."""
     for name, part in parts.items().items():
-        if len(part) == 0:
+        if len(part) == 0 and (setting.semantic != NONE or name in ("labelled", "id", "covariate")):
             raise UserError(f"the part '{name}' of {suite.name} is empty; change its classes or shares in {suite.path}")
     classes = num_classes(suite)
-    if covariate.labels.max(initial=0) >= classes or covariate_test.labels.max(initial=0) >= classes:
+    if parts.covariate.labels.max(initial=0) >= classes or parts.wild_covariate.labels.max(initial=0) >= classes:
         raise UserError(f"the covariate set '{setting.covariate}' has more classes than the {classes} of the ID data")
     return parts
 
@@ -200,9 +205,25 @@ def _part(suite: Suite, source: Source, test: bool | None) -> Part:
     size = id.size if source == id or source.dataset == id.dataset else side(suite)
     found: Rows = dataset(source.dataset).part(test, source.classes, source.domains)
     whole, origin = dataset(source.dataset).arrays(size)[0], dataset(source.dataset).name
+    if source in suite.contents.covariate.values():
+        found = replace(found, labels=_as_id_labels(suite, source, found.labels))
     if source.dataset == id.dataset and id.jpeg is not None:
         whole, origin = _encoded(suite), f"{origin} jpeg-{id.jpeg}"
     return Part(_with_channels(suite, whole), found.rows, found.labels, found.rows, origin, found.domains)
+
+
+def _as_id_labels(suite: Suite, source: Source, labels: np.ndarray) -> np.ndarray:
+    """Labels of a covariate set, matched by the names of the classes where both sets have names."""
+    ours, theirs = dataset(suite.contents.id.dataset).class_names, dataset(source.dataset).class_names
+    if not ours or not theirs or ours == theirs:
+        return labels
+    strange = [name for name in theirs if name not in ours]
+    if strange:
+        raise UserError(
+            f"'{dataset(source.dataset).name}' has the class '{strange[0]}', which is none of the ID data; "
+            f"name its folders {', '.join(ours)}"
+        )
+    return np.array([ours.index(name) for name in theirs])[labels]
 
 
 def side(suite: Suite) -> int:
@@ -237,7 +258,11 @@ def _with_channels(suite: Suite, images: Any) -> Any:
 
 def _grey(images: np.ndarray) -> np.ndarray:
     weights = np.array([299, 587, 114], dtype=np.uint32).reshape(1, 3, 1, 1)
-    return ((images * weights).sum(axis=1, keepdims=True) // 1000).astype(np.uint8)
+    grey = np.empty((len(images), 1, *images.shape[2:]), dtype=np.uint8)
+    for start in range(0, len(images), 4096):  # whole sets would take sixteen times their size for a moment
+        some = slice(start, start + 4096)
+        grey[some] = (images[some] * weights).sum(axis=1, keepdims=True) // 1000
+    return grey
 
 
 def _coloured(images: np.ndarray) -> np.ndarray:

@@ -223,7 +223,7 @@ class Suite:
             "semantic": {NONE: None},
             "covariate": dict.fromkeys(corruption_kinds(family) if family is not None else ()),
         }
-        names: dict[str, list[str | None]] = {"semantic": [], "covariate": []}
+        names: dict[str, list[str]] = {"semantic": [], "covariate": []}
         for kind, words in (("semantic", semantic), ("covariate", covariate)):
             for word in words:
                 name = word
@@ -232,12 +232,16 @@ class Suite:
                     kinds[kind][name] = Source(word)
                 names[kind].append(name)
         contents = dataclasses.replace(self.contents, semantic=kinds["semantic"], covariate=kinds["covariate"])
-        columns = [
-            Column(str(s), c)
-            for s in names["semantic"] or dict.fromkeys(setting.semantic for setting in self.settings)
-            for c in names["covariate"] or [None]
-        ]
-        suite = dataclasses.replace(self, contents=dataclasses.replace(contents, settings=columns))
+        for both in set(names["semantic"]) & set(names["covariate"]):
+            if kinds["semantic"].get(both) == kinds["covariate"].get(both, NONE):
+                raise UserError(f"'{both}' cannot be both semantic and covariate shift; choose another for one of them")
+        columns = dict.fromkeys(
+            dataclasses.replace(column, semantic=s or column.semantic, covariate=c or column.covariate)
+            for column in self.contents.settings
+            for s in names["semantic"] or [""]
+            for c in names["covariate"] or [""]
+        )
+        suite = dataclasses.replace(self, contents=dataclasses.replace(contents, settings=list(columns)))
         for setting in suite.settings:
             try:
                 check_setting(setting, contents)

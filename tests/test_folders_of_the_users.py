@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 from command_line import SUITE_FILE, assert_done, assert_refused, oodbench, smoke
 from data_files import write
-from stand_ins import data_in, picture
+from stand_ins import arrays, data_in, picture
 
 import oodbench as package
 from oodbench import splits
 from oodbench import suite as suites
+from oodbench.datasets import store
+from oodbench.errors import UserError
 from oodbench.results import read_folder
 
 JPEG = (
@@ -153,3 +155,31 @@ def test_a_sweep_runs_every_value_and_its_own_methods(tmp_path):
     assert "nothing to do" in assert_done(oodbench(*command))
     by_python = package.run(str(path), preset="smoke", sweep="k", results=tmp_path / "results")
     assert {(r.setting, r.method) for r in by_python} == found
+
+
+def test_classes_of_a_covariate_folder_are_matched_by_name(tmp_path):
+    """Whatever is missing or comes in another order; a class that the ID data does not have is refused."""
+    for name in ("cifar10", "svhn"):
+        store.save(name, arrays(splits.dataset(name), np.random.default_rng(0)), "a test")
+    some = folder_of(tmp_path / "some", classes=("truck", "bird", "horse"), each=12)
+    suite = suites.load("cifar10-c").with_sets(["svhn"], [f"folder:{some}"])
+    parts = splits.build(suite, suite.settings[0], 0)
+    assert {*parts.covariate.labels, *parts.wild_covariate.labels} <= {2, 7, 9}
+    strange = folder_of(tmp_path / "strange", classes=("truck", "deer", "unicorn"), each=12)
+    suite = suites.load("cifar10-c").with_sets(["svhn"], [f"folder:{strange}"])
+    message = "'folder:strange' has the class 'unicorn', which is none of the ID data; name its folders airplane, "
+    with pytest.raises(UserError, match=message):
+        splits.build(suite, suite.settings[0], 0)
+
+
+def test_one_folder_cannot_be_both_kinds_of_shift(tmp_path):
+    odd = f"folder:{folder_of(tmp_path / 'odd')}"
+    refused = smoke(tmp_path / "results", "msp", "--semantic", odd, "--covariate", odd)
+    assert_refused(refused, "'odd' cannot be both semantic and covariate shift; choose another for one of them")
+
+
+def test_a_semantic_set_joins_every_held_out_domain(tmp_path):
+    suite = suites.load("pacs").with_sets([f"folder:{folder_of(tmp_path / 'odd')}"], [])
+    named = [suite.setting_name(setting) for setting in suite.settings]
+    assert named == ["odd,covariate=art_painting", "odd,covariate=cartoon", "odd,covariate=photo", "odd"]
+    assert suite.provides == {"wild", "environments"}

@@ -137,7 +137,7 @@ def test_an_extra_ood_head_is_dropped_and_missing_counters_are_ours(wrn, tmp_pat
             lambda s: {**s, "fc.weight": torch.zeros(100, 128), "fc.bias": torch.zeros(100)},
             "tells 100 classes apart, the",
         ),
-        (lambda s: {**s, "block1.layer.6.bn1.bias": torch.zeros(32)}, "it has 'body.block1.layer.6.bn1.bias'"),
+        (lambda s: {**s, "block1.layer.6.bn1.bias": torch.zeros(32)}, "it has 'block1.layer.6.bn1.bias'"),
     ],
 )
 def test_weights_of_another_network_change_nothing(wrn, change, message, tmp_path):

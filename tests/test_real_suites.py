@@ -211,14 +211,10 @@ def corruption(family, kind):
     return import_module(f"oodbench.corruptions.{family}").KINDS[kind]
 
 
-TOO_SMALL = pytest.mark.xfail(strict=True, reason="there are no constants of ImageNet-C for images of 64x64")
-
-
 def suites_and_presets():
     for name in suites.suite_files():
         for preset in (None, *suites.load(name).contents.presets):
-            marks = TOO_SMALL if (name, preset) == ("imagenet100-c", "cpu") else ()
-            yield pytest.param(name, preset, id=f"{name}-{preset}", marks=marks)
+            yield pytest.param(name, preset, id=f"{name}-{preset}")
 
 
 @pytest.mark.parametrize(("name", "preset"), list(suites_and_presets()))

@@ -4,8 +4,8 @@
 
 What a paper does not state has to be chosen once. SCONE is trained at each rate under a seed that no result uses. Of
 the rates that keep its accuracy on the ID validation images within half a point of the network it starts from, the one
-is taken that flags nearest to what a perfect detector would flag of the mixed validation set: pi_s, and 5 % of the rest.
-Neither a test image nor a label of the wild mixture is read.
+is taken that flags nearest to what a perfect detector would flag of the mixed validation set: pi_s, and 5 % of the
+rest. Neither a test image nor a label of the wild mixture is read.
 """
 
 import argparse
