@@ -241,7 +241,7 @@ def _augmented(images: Tensor, kind: str, generator: torch.Generator) -> Tensor:
     """Whole batches of uint8 images at once; the draws come from the batches' own generator."""
     if kind == "none":
         return images
-    n, _, height, width = images.shape
+    n, channels, height, width = images.shape
     mirrored = (torch.rand(n, generator=generator) < 0.5).to(images.device, torch.int64)
     if kind == "resized-crop-flip":
         images, pad = _resized_crops(images, generator), 0
@@ -249,8 +249,13 @@ def _augmented(images: Tensor, kind: str, generator: torch.Generator) -> Tensor:
         pad = max(1, width // 8)
         images = F.pad(images, (pad, pad, pad, pad))
     top, left = torch.randint(2 * pad + 1, (2, n), generator=generator).to(images.device)
-    windows = torch.stack([images, images.flip(-1)]).unfold(3, height, 1).unfold(4, width, 1)
-    return windows[mirrored, torch.arange(n, device=images.device), :, top, left]
+    # Every line of every crop is a run of pixels in the images or their mirrored copies: one copy for each.
+    high, wide = images.shape[2:]
+    image, channel, line = (torch.arange(count, device=images.device) for count in (n, channels, height))
+    corners = (mirrored * n + image) * channels * high * wide + top * wide + left
+    lines = corners[:, None, None] + (channel * high * wide)[:, None] + line * wide
+    runs = torch.stack([images, images.flip(-1)]).flatten().unfold(0, width, 1)
+    return runs.index_select(0, lines.flatten()).view(n, channels, height, width)
 
 
 def _resized_crops(images: Tensor, generator: torch.Generator) -> Tensor:
