@@ -235,12 +235,9 @@ class Suite:
         for both in set(names["semantic"]) & set(names["covariate"]):
             if kinds["semantic"].get(both) == kinds["covariate"].get(both, NONE):
                 raise UserError(f"'{both}' cannot be both semantic and covariate shift; choose another for one of them")
-        columns = dict.fromkeys(
-            dataclasses.replace(column, semantic=s or column.semantic, covariate=c or column.covariate)
-            for column in self.contents.settings
-            for s in names["semantic"] or [""]
-            for c in names["covariate"] or [""]
-        )
+        semantics = names["semantic"] or [column.semantic for column in self.contents.settings]
+        covariates: Sequence[str | None] = names["covariate"] or [c.covariate for c in self.contents.settings]
+        columns = dict.fromkeys(Column(s, c) for s in semantics for c in covariates)
         suite = dataclasses.replace(self, contents=dataclasses.replace(contents, settings=list(columns)))
         for setting in suite.settings:
             try:

@@ -621,7 +621,7 @@ MISFITS = {
     ),
     "a bias without length": (lambda s: {**s, "head.bias": torch.tensor(1.0)}, "is of another network: shape ()"),
     "less": (lambda s: without(s, "head.weight"), "is of another network: nothing for 'head.weight'"),
-    "more": (lambda s: {**s, "tail.weight": torch.zeros(1)}, "is of another network: it has 'body.tail.weight'"),
+    "more": (lambda s: {**s, "tail.weight": torch.zeros(1)}, "is of another network: it has 'tail.weight'"),
     "a tensor": (lambda s: torch.zeros(3), "holds no state dictionary; save model.state_dict()"),
     "numbers for names": (lambda s: {1: torch.zeros(3)}, "holds no state dictionary; save model.state_dict()"),
     "a number": (lambda s: {"head.bias": 3}, "holds no state dictionary; save model.state_dict()"),
