@@ -19,7 +19,7 @@ from oodbench import results, splits
 from oodbench.cards import catalogue
 from oodbench.errors import UserError
 from oodbench.registry import DEFAULT_TRAINER, MethodSpec, Part, Registry
-from oodbench.suite import NONE, SECTIONS, NetworkChoice, Setting, Source, Suite
+from oodbench.suite import FOLDER, NONE, SECTIONS, NetworkChoice, Setting, Source, Suite
 
 PROTOCOL = 2  # raised when the harness itself (loop, splits, metrics, a default) changes what numbers come out
 
@@ -38,8 +38,8 @@ def _stated(record: Any) -> dict[str, Any]:
 
 
 def _source(source: Source) -> dict[str, Any]:
-    """A folder counts by its content, which is among the fingerprints, and not by its place."""
-    return {**_stated(source), "dataset": splits.dataset(source.dataset).name}
+    """A folder counts by its content, which is among the fingerprints, and not by its place or name."""
+    return {**_stated(source), "dataset": FOLDER if source.dataset.startswith(FOLDER) else source.dataset}
 
 
 def _network(choice: NetworkChoice) -> dict[str, Any]:
@@ -66,7 +66,10 @@ def _shift(suite: Suite, setting: Setting) -> dict[str, Any]:
         "semantic": _source(contents.semantic[setting.semantic]) if setting.semantic != NONE else None,
         "covariate": None if corrupted else _source(contents.covariate[setting.covariate]),
         "corruptions": [contents.corruptions, splits.corruption_code(contents.corruptions)] if corrupted else None,
-        "data": splits.fingerprints(suite, setting),
+        "data": {
+            f"{FOLDER}{mark}" if name.startswith(FOLDER) else name: mark
+            for name, mark in splits.fingerprints(suite, setting).items()
+        },
     }
 
 
