@@ -129,6 +129,8 @@ def check(plan: Plan) -> None:
     for method in {cell.method.label: cell.method for cell in plan.todo}.values():
         method.trainer.make()
         method.scorer.make()
+    if plan.todo:
+        build_model(plan.suite, seed=0)  # its options and pretrained weights
     for training in plan.all_trainings.values():
         if training.init is not None:
             read_weights(build_model(training.suite, training.seed), training.init)

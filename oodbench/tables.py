@@ -217,6 +217,8 @@ def _table(suite: str, results: list[Result], metrics: list[Metric], seeds: int 
         runs.setdefault((result.method, result.setting), []).append(result)
         groups[result.method] = result.group
         order = result.config.get("settings_order") or order
+    recorded = {name for result in results for name in result.metrics}
+    metrics = [metric for metric in metrics if metric.name in recorded] or metrics  # without a semantic set, accuracies
     settings = sorted({r.setting for r in results}, key=lambda s: (_position(s, order), s))
     methods = sorted(groups, key=lambda m: (_position(groups[m], GROUPS), groups[m], _rank(m), m))
     grid = [[c for s in settings for c in _cells(runs.get((m, s), []), s, metrics, seeds)] for m in methods]

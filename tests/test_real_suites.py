@@ -1,22 +1,15 @@
-"""Every suite of `benchmarks/`: who sees which image, on stand-ins of its data and, where it is there, on the data."""
+"""Every suite of `benchmarks/`: who sees which image, on stand-ins of its data; the data is for test_real_data.py."""
 
 from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from command_line import assert_done, oodbench
-from data_files import scratch, write
-from stand_ins import data_in, picture
 from stand_ins import stand_ins as stand_ins_in
 
 from oodbench import splits
 from oodbench import suite as suites
-from oodbench.datasets import store
-from oodbench.datasets._stored import Fetched
-from oodbench.results import read_folder
 from oodbench.runner import build_model, training_data
 
 CPU = torch.device("cpu")
@@ -171,40 +164,6 @@ def test_wild_batches_and_the_mixed_validation_set_follow_the_shares(stand_ins, 
             pytest.skip("there is no mixture")
         setting = replace(setting, pi_c=pi_c, pi_s=pi_s)
     assert_kept_apart_and_in_proportion(scaled(name), setting, seed=0, batch_size=16, epochs=40)
-
-
-@pytest.mark.slow
-@both_seeds
-@every_setting
-def test_the_same_holds_for_the_real_data(name, setting, seed):
-    suite = suites.load(name)
-    for source in splits.sources(suite, setting).values():
-        data = splits.dataset(source.dataset)
-        if isinstance(data, Fetched) and not data.is_there():
-            pytest.skip(f"'{data.name}' is not in '{store.data_folder()}'")
-    assert_kept_apart_and_in_proportion(suite, setting, seed, batch_size=256, epochs=2)
-
-
-@pytest.mark.slow
-def test_cifar10_c_runs_beside_a_folder_of_jpegs_and_the_result_names_the_encoding(tmp_path):
-    if store.entry("cifar10") is None:
-        pytest.skip(f"'cifar10' is not in '{store.data_folder()}'; get it with: oodbench data get cifar10")
-    real, random = store.data_folder().absolute() / "cifar10", np.random.default_rng(0)
-    scenes = write(tmp_path / "scenes", {f"{i}.jpg": picture(random, side=32, kind="JPEG") for i in range(300)})
-    command = ["run", "--suite", "cifar10-c", "--preset", "smoke", "--methods", "msp,scone", "--offline"]
-    command += ["--semantic", f"folder:{scenes}", "--results", tmp_path / "results"]
-    with scratch() as kept, data_in(kept):
-        Path(kept, "cifar10").symlink_to(real)
-        assert "note: 'scenes' holds JPEG files, 'cifar10' does not" in assert_done(oodbench(*command, "--dry-run"))
-        out = assert_done(oodbench(*command, "--set", "id.jpeg=75"))
-    assert "note:" not in out
-    found, problems = read_folder(tmp_path / "results")
-    assert not problems and sorted(result.method for result in found) == ["msp", "scone"]
-    for result in found:
-        assert result.status == "ok" and result.setting == "scenes" and result.config["suite"]["id"]["jpeg"] == 75
-        assert result.data["parts"]["id"]["origin"] == "cifar10 jpeg-75"
-        assert result.data["parts"]["covariate"]["origin"] == "cifar10 jpeg-75 cifar_c.gaussian_noise-1"
-        assert result.metrics["id_acc"] > 0.12  # chance is 0.1, and a smoke run learns little
 
 
 def corruption(family, kind):

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -319,6 +320,11 @@ def test_the_time_of_a_table_grows_with_its_results_and_no_faster():
         return time.process_time() - start
 
     assert seconds(results) < 40 * seconds(results[:1000])
+
+
+def test_a_suite_without_a_semantic_set_has_no_columns_of_detection():
+    (table,) = build([replace(result("erm", 0, "covariate=sketch"), metrics={"covariate_acc": 0.5, "id_acc": 0.9})])
+    assert [metric.name for metric in table.metrics] == ["covariate_acc", "id_acc"]
 
 
 def test_tables_need_no_torch():

@@ -1,5 +1,6 @@
 """R. Wightman, PyTorch Image Models, https://github.com/huggingface/pytorch-image-models."""
 
+import logging
 from dataclasses import dataclass
 
 import torch
@@ -26,6 +27,7 @@ class Timm(Network):
             near = ", ".join(timm.list_models(f"*{self.model[:6]}*")[:5]) or "see timm.list_models()"
             raise UserError(f"timm has no model '{self.model}'; near ones: {near}")
         fetch = self.pretrained and not self.weights
+        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it tells of every attempt
         try:
             body = timm.create_model(self.model, in_chans=channels, num_classes=0, pretrained=fetch)
         except Exception as error:
