@@ -5,14 +5,8 @@ results = oodbench.run("digits-c", methods="msp,knn", seeds=[0])
 print(oodbench.table("results"))
 """
 
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
-
-try:
-    __version__ = version("oodbench")
-except PackageNotFoundError:  # a plain checkout, never installed
-    __version__ = "0+checkout"
 
 # An installed package holds `methods` and `benchmarks` beside this file; in a checkout they stand one folder up.
 if not (Path(__file__).parent / "methods").is_dir():
@@ -38,6 +32,17 @@ def __getattr__(name: str) -> Any:
     """Import on first use, so that `oodbench --help` does not wait for torch."""
     from importlib import import_module
 
+    if name == "__version__":
+        return _version()
     if name in _PUBLIC:
         return getattr(import_module(_PUBLIC[name]), name)
     raise AttributeError(f"module 'oodbench' has no attribute {name!r}")
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("oodbench")
+    except PackageNotFoundError:  # a plain checkout, never installed
+        return "0+checkout"

@@ -1,29 +1,18 @@
-"""The command line: this and `cli_*.py` are the only modules that print. torch is imported only to train."""
+"""The command line: this and `cli_*.py` are the only modules that print. torch is imported only to train.
+
+Each command is a module, imported when it is called: help and mistakes in usage wait for nothing.
+"""
 
 import argparse
 import os
-import shlex
-import shutil
 import sys
-import time
-from collections.abc import Callable, Iterable, Sequence, Sized
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import Any
 
 import oodbench
-from oodbench import cli_check, cli_data, cli_plot, cli_show, layouts, render, tables
-from oodbench import plan as planning
-from oodbench import results as ledger
-from oodbench import suite as suites
+from oodbench.cli_parser import Parser
 from oodbench.errors import UserError, unknown
-from oodbench.files import write_text
-from oodbench.metrics import METRICS
-from oodbench.registry import Registry
-
-if TYPE_CHECKING:
-    from oodbench.plan import Plan, Training
-    from oodbench.results import Result
-    from oodbench.training import Progress
 
 EXAMPLES = """\
 examples:
@@ -34,146 +23,55 @@ examples:
   oodbench show knn
 """
 
+COMMANDS = {  # the module of each, what it does, an example
+    "run": (
+        "cli_run",
+        "train and evaluate methods on a suite; what is done already is not done again",
+        "oodbench run --suite digits-c --methods msp,knn --seeds 0,1,2",
+    ),
+    "table": ("cli_table", "print the results of a folder as tables", "oodbench table results/ --format latex"),
+    "list": ("cli_list", "list methods, suites, data sets and networks", "oodbench list methods"),
+    "show": ("cli_show", "describe a method, suite, data set or network", "oodbench show knn"),
+    "check": (
+        "cli_check",
+        "compare results with the paper or with other results; status 1 if a cell is off by more than its tolerance",
+        "oodbench check results/demo --against results/",
+    ),
+    "plot": ("cli_plot", "draw the figures of a results folder", "oodbench plot results/"),
+    "data": ("cli_data", "see, get and add data sets", "oodbench data get mnist-c"),
+}
 
-TOLD = ("environments", "margin", "weights")  # notes of a result that its line on screen names
+
+class _Version(argparse.Action):
+    """The version takes a while to find out, and is asked for seldom."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print(f"oodbench {oodbench.__version__}")
+        parser.exit()
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; see '{self.prog} --help'")
-
-
-def _one_of(kind: str, known: Iterable[str]) -> Callable[[str], str]:
-    """An argument that must be one of these names; unlike argparse's `choices` it answers with the nearest."""
-
-    def check(name: str) -> str:
-        if name not in known:
-            raise unknown(kind, name, known)
-        return name
-
-    return check
-
-
-def _parser() -> argparse.ArgumentParser:
-    main = _Parser(
+def _parser(complete: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
+    """All commands, these with their arguments."""
+    main = Parser(
         prog="oodbench",
         description="Compare out-of-distribution detection and generalisation methods side by side.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    main.add_argument("--version", action="version", version=f"oodbench {oodbench.__version__}")
-    commands = main.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
-
-    def command(
-        name: str, act: Callable[[argparse.Namespace], int], help: str, example: str
-    ) -> argparse.ArgumentParser:
-        sub: argparse.ArgumentParser = commands.add_parser(
+    main.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
+    commands = main.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    for name, (module, help, example) in COMMANDS.items():
+        sub = commands.add_parser(
             name,
             help=help,
             description=help[0].upper() + help[1:] + ".",
             epilog=f"example:\n  {example}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        sub.set_defaults(act=act)
-        return sub
-
-    run = command(
-        "run",
-        _run,
-        "train and evaluate methods on a suite; what is done already is not done again",
-        "oodbench run --suite digits-c --methods msp,knn --seeds 0,1,2",
-    )
-    what = run.add_argument_group("what to run")
-    what.add_argument("--suite", required=True, metavar="S", help="a suite of `oodbench list suites`, or a YAML file")
-    what.add_argument("--methods", metavar="A,B,C+D", help="methods, trainer+scorer pairs, or `all` that fit (default)")
-    what.add_argument(
-        "--setting",
-        action="append",
-        default=[],
-        metavar="SETTING",
-        help="a semantic set and what differs from the suite's settings, for example "
-        "unseen-digits,covariate=blur,severity=5; may be repeated; default: the settings of the suite",
-    )
-    what.add_argument(
-        "--semantic", action="append", default=[], metavar="NAME|folder:PATH", help="only this semantic set; repeatable"
-    )
-    what.add_argument(
-        "--covariate", action="append", default=[], metavar="NAME|folder:PATH", help="this covariate set; repeatable"
-    )
-    what.add_argument("--sweep", metavar="NAME", help="an ablation of the suite; see `oodbench show SUITE`")
-    what.add_argument("--seeds", default="0", metavar="0,1,2", help="whole numbers, one run each (default: 0)")
-    what.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME.KEY=VALUE",
-        help="a hyperparameter of a trainer or scorer, or recipe.epochs, id.jpeg, splits.labelled and the like; "
-        "may be repeated",
-    )
-    what.add_argument("--preset", metavar="P", help="smoke, cpu or paper, where the suite has it")
-    what.add_argument("--plugin", action="append", default=[], metavar="FILE.py", help="a file with a method of yours")
-    how = run.add_argument_group("how to run")
-    how.add_argument("--init", metavar="FILE", help="weights of the suite's network that stand for those of erm")
-    how.add_argument("--device", default="auto", help="auto (default), cpu, cuda, cuda:1")
-    how.add_argument("--results", default="results", metavar="DIR", help="where results go (default: results)")
-    how.add_argument("--offline", action="store_true", help="do not fetch missing data")
-    how.add_argument("--available", action="store_true", help="leave out settings whose data is missing")
-    how.add_argument("--save-splits", action="store_true", help="write which rows play which part beside the results")
-    how.add_argument("--dry-run", action="store_true", help="print the plan and the time it will take, run nothing")
-    how.add_argument("--force", action="store_true", help="run again what is done already")
-
-    table = command(
-        "table", _table, "print the results of a folder as tables", "oodbench table results/ --format latex"
-    )
-    table.add_argument("folder", metavar="DIR", help="a results folder")
-    table.add_argument(
-        "--format",
-        default="markdown",
-        type=_one_of("format", render.FORMATS),
-        metavar="F",
-        help=", ".join(render.FORMATS) + " (default: markdown)",
-    )
-    table.add_argument(
-        "--metrics",
-        metavar="A,B",
-        help="of: " + ", ".join(METRICS) + f" (default: {','.join(tables.DEFAULT_METRICS)})",
-    )
-    table.add_argument("--seeds", default="all", metavar="all|N", help="how many seeds to average (default: all)")
-    table.add_argument(
-        "--layout",
-        metavar="L",
-        help="a table of the paper: main, additional, mnist, margin, validation, ratio, corruption, imagenet, pacs or "
-        "pacs-ood; auto: those that DIR has results for (default: a layout of our own for every suite)",
-    )
-    table.add_argument("--with", dest="beside", metavar="reported", help="what the paper reports, and the difference")
-
-    listing = command(
-        "list", cli_show.list_all, "list methods, suites, data sets and networks", "oodbench list methods"
-    )
-    listing.add_argument(
-        "kind",
-        nargs="?",
-        type=_one_of("list", cli_show.LISTS),
-        metavar="|".join(cli_show.LISTS),
-        help="only these (default: everything)",
-    )
-    show = command("show", cli_show.show, "describe a method, suite, data set or network", "oodbench show knn")
-    show.add_argument("name")
-    check = command(
-        "check",
-        cli_check.main,
-        "compare results with the paper or with other results; status 1 if a cell is off by more than its tolerance",
-        "oodbench check results/demo --against results/",
-    )
-    cli_check.add_arguments(check)
-    plot = command("plot", cli_plot.main, "draw the figures of a results folder", "oodbench plot results/")
-    cli_plot.add_arguments(plot)
-    data = command("data", cli_data.main, "see, get and add data sets", "oodbench data get mnist-c")
-    cli_data.add_arguments(data)
-    for sub in (listing, show):
-        sub.add_argument(
-            "--plugin", action="append", default=[], metavar="FILE.py", help="a file with a method of yours"
-        )
+        if name in complete:
+            command = import_module(f"oodbench.{module}")
+            command.add_arguments(sub)
+            sub.set_defaults(act=command.main)
     return main
 
 
@@ -181,9 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """0 done, 1 a cell failed, 2 wrong usage, 130 interrupted."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        parser = _parser()
-        if given and not given[0].startswith("-") and given[0] not in _COMMANDS:
-            raise unknown("command", given[0], _COMMANDS)
+        named = given[0] if given and not given[0].startswith("-") else ""
+        if named and named not in COMMANDS:
+            raise unknown("command", named, COMMANDS)
+        parser = _parser([named] if named else [])
         parsed = parser.parse_args(given)
         if parsed.command is None:
             parser.print_help()
@@ -200,207 +99,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `oodbench table results | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1 if given[0] == "run" else 0
-
-
-def _numbers(text: str) -> list[int]:
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    try:
-        return [int(word) for word in words]
-    except ValueError:
-        raise UserError(f"'{text}' is not a list of seeds; write whole numbers, for example --seeds 0,1,2") from None
-
-
-def _run(given: argparse.Namespace) -> int:
-    folder = Path(given.results)
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"the results folder '{folder}' is a file; choose another with --results")
-    if given.setting and (given.semantic or given.covariate):
-        raise UserError("--setting names a semantic and a covariate set already; leave out --semantic and --covariate")
-    suite = suites.load(given.suite, given.preset).with_sets(given.semantic, given.covariate)
-    swept = suite.sweep(given.sweep)
-    registry = Registry(given.plugin)
-    seeds = _numbers(given.seeds)
-    wanted = given.setting
-    if swept and not (wanted or given.semantic or given.covariate):
-        wanted = [suite.setting_name(suite.settings[0])]
-    settings = cli_data.provide(suite, wanted, given.offline or given.dry_run, given.available)
-    init = Path(given.init) if given.init else None
-    methods = given.methods if given.methods is not None else swept.methods if swept else "all"
-    plan = planning.make(suite, registry, methods, settings, seeds, given.set, folder, given.force, init, given.sweep)
-    for warning in cli_data.warnings(plan.suite):
-        print(f"note: {warning}")
-    for name, reason in plan.left_out.items():
-        print(f"left out: {name} {reason}")
-    if given.dry_run:
-        return _describe_plan(plan, given.device)
-    if not plan.todo:
-        print(f"{_counts(plan)}: nothing to do (--force runs them again).")
-        if given.save_splits:
-            _save_splits(plan)
-        _print_tables(plan)
-        return 0
-    print(f"{_counts(plan)} in {_count(plan.trainings, 'training')}; results go to {folder}")
-    # Threads that wait by spinning slow a shared machine down many times over; torch reads this when imported.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from oodbench import runner
-
-    device = runner.choose_device(given.device)
-    reporter = _Terminal() if sys.stdout.isatty() else _Lines()
-    new = runner.execute(plan, device, reporter, given.force)
-    if given.save_splits:
-        _save_splits(plan)
-    _print_tables(plan)
-    failed = [result for result in new if result.status != "ok"]
-    if failed:
-        print(f"oodbench: {len(failed)} of {len(new)} cells failed; the first: {failed[0].error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def _save_splits(plan: "Plan") -> None:
-    from oodbench import runner
-
-    runner.write_splits(plan)
-
-
-def _print_tables(plan: "Plan") -> None:
-    """The table of this suite, on screen and beside its results."""
-    home = plan.folder / plan.suite.label
-    found, problems = ledger.read_folder(home)
-    _report_problems(problems)
-    built = tables.build(found)
-    for format, name in (("markdown", "table.md"), ("latex", "table.tex")):
-        text, path = render.render(built, format), home / name
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            write_text(path, text)
-    print()
-    print(render.render(built, "text"))
-    print(f"The same table: {home / 'table.md'} and {home / 'table.tex'}")
-    print(f"Next: oodbench table {shlex.quote(str(plan.folder))} --format latex")
-
-
-def _report_problems(problems: dict[Path, str]) -> None:
-    for path, reason in problems.items():
-        print(f"oodbench: skipped {path}: {reason}", file=sys.stderr)
-
-
-def _describe_plan(plan: "Plan", device_name: str) -> int:
-    from oodbench import runner
-
-    device = runner.choose_device(device_name)
-    runner.check(plan)
-    seconds = runner.estimate(plan, device)
-    print(_counts(plan))
-    done = {cell.path for cell in plan.done}
-    for cell in plan.cells:
-        print(f"  {'done  ' if cell.path in done else 'to run'}  {cell}")
-    if plan.todo:
-        print(f"{_count(plan.all_trainings, 'training')}, shared by their cells:")
-    for key, training in plan.all_trainings.items():
-        cells = plan.trainings[key][1] if key in plan.trainings else []
-        print(f"  {_name(training)}: {_count(cells, 'cell') if cells else 'only to start others from'}")
-    print(f"estimated time on {device}: {_duration(seconds)}")
-    return 0
-
-
-def _counts(plan: "Plan") -> str:
-    todo = f"{len(plan.done)} done already, {len(plan.todo)} to run"
-    return f"{plan.suite.label}: {_count(plan.cells, 'cell')}, {todo}"
-
-
-def _count(things: Sized, name: str) -> str:
-    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
-
-
-def _name(training: "Training") -> str:
-    words = [training.trainer.label]
-    if training.setting is not None:
-        words.append(training.suite.setting_name(training.setting))
-    return ", ".join([*words, f"seed {training.seed}"])
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 1:
-        return "under a second"
-    if seconds < 120:
-        return f"about {seconds:.0f} s"
-    return f"about {seconds / 60:.0f} min" if seconds < 7200 else f"about {seconds / 3600:.1f} h"
-
-
-class _Lines:
-    """Progress for a pipe or a log file: plain lines."""
-
-    def __init__(self) -> None:
-        self.last = time.perf_counter()
-
-    def training(self, training: "Training", number: int, count: int) -> None:
-        self.last = time.perf_counter()
-        print(f"[{number}/{count}] {_name(training)}", flush=True)
-
-    def progress(self, progress: "Progress") -> None:
-        if time.perf_counter() - self.last > 10 or progress.epoch == progress.epochs and progress.remaining == 0:
-            self.last = time.perf_counter()
-            print(f"  {_progress(progress)}", flush=True)
-
-    def result(self, result: "Result") -> None:
-        print(f"  {_outcome(result)}", flush=True)
-
-
-class _Terminal(_Lines):
-    """Progress for a person: one line that moves while a network trains."""
-
-    def training(self, training: "Training", number: int, count: int) -> None:
-        self.label = f"[{number}/{count}] {_name(training)}"
-        self._show(self.label)
-
-    def progress(self, progress: "Progress") -> None:
-        self._show(f"{self.label}: {_progress(progress)}")
-
-    def result(self, result: "Result") -> None:
-        self._show("")
-        super().result(result)
-
-    def _show(self, text: str) -> None:
-        width = shutil.get_terminal_size().columns - 1
-        print(f"\r\x1b[2K{text[:width]}", end="", flush=True)
-
-
-def _progress(progress: "Progress") -> str:
-    loss = "" if progress.loss is None else f", loss {progress.loss:.4f}"
-    left = "" if progress.remaining == 0 else f", {_duration(progress.remaining).removeprefix('about ')} left"
-    return f"epoch {progress.epoch}/{progress.epochs}{loss}, {progress.images_per_second:,.0f} images/s{left}"
-
-
-def _outcome(result: "Result") -> str:
-    place = f"{result.setting} / {result.method} / seed {result.seed}"
-    if result.status != "ok":
-        return f"{place}: FAILED: {result.error}"
-    shown = [m for m in tables.DEFAULT_METRICS if m in result.metrics]
-    numbers = [f"{METRICS[m].title} {100 * result.metrics[m]:.2f}" for m in shown]
-    told = [f"{key} {value}" for key, value in result.notes.items() if key in TOLD]
-    return f"{place}: " + ", ".join(numbers + told)
-
-
-def _table(given: argparse.Namespace) -> int:
-    found, problems = ledger.read_folder(Path(given.folder))
-    _report_problems(problems)
-    if not (given.seeds == "all" or (given.seeds.isdecimal() and int(given.seeds) > 0)):
-        raise UserError(f"--seeds {given.seeds} is neither 'all' nor a number from 1; say how many seeds to average")
-    seeds: int | Literal["all"] = "all" if given.seeds == "all" else int(given.seeds)
-    if given.beside not in (None, "reported"):
-        raise unknown("choice of --with", given.beside, ["reported"])
-    if given.layout is not None:
-        if given.metrics is not None:
-            raise UserError("a layout has metrics of its own; leave out --metrics or --layout")
-        built = layouts.build(found, given.layout, seeds)
-        built = built if given.beside else layouts.without_reported(built)
-    else:
-        chosen = ",".join(tables.DEFAULT_METRICS) if given.metrics is None else given.metrics
-        names = [name.strip() for name in chosen.split(",") if name.strip()]
-        built = tables.build(found, names, seeds)
-        built = layouts.with_reported(built, found) if given.beside else built
-    print(render.render(built, given.format), end="")
-    return 0
-
-
-_COMMANDS = ("run", "table", "list", "show", "check", "plot", "data")

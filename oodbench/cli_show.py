@@ -1,47 +1,23 @@
-"""`oodbench list` and `oodbench show`: what there is, from the files' own words."""
+"""`oodbench show`: a method, suite, data set or network in its files' own words."""
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 
 from oodbench import cli_data, splits
 from oodbench import suite as suites
 from oodbench.cards import Card, catalogue
+from oodbench.cli_parser import add_plugins
 from oodbench.errors import UserError, unknown
 from oodbench.registry import MethodSpec, Registry
 from oodbench.schema import describe
 
 
-def _methods(registry: Registry) -> list[tuple[str, str]]:
-    return [(name, f"{card.kind.lower():8}{card.summary}") for name, card in registry.cards.items()] + [
-        (name, f"cannot be used: {reason}") for name, reason in registry.broken.items()
-    ]
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name")
+    add_plugins(parser)
 
 
-def _suites(registry: Registry) -> list[tuple[str, str]]:
-    return [(name, suites.title(path)) for name, path in suites.suite_files().items()]
-
-
-def _cards(package: str) -> Callable[[Registry], list[tuple[str, str]]]:
-    return lambda registry: [(name, card.summary) for name, card in catalogue(package).items()]
-
-
-LISTS = {"methods": _methods, "suites": _suites, "datasets": _cards("datasets"), "networks": _cards("networks")}
-
-
-def list_all(given: argparse.Namespace) -> int:
-    registry = Registry(given.plugin)
-    for kind in [given.kind] if given.kind else LISTS:
-        rows = LISTS[kind](registry)
-        if not given.kind:
-            print(f"{kind}:")
-        width = max(len(name) for name, _ in rows)
-        for name, summary in rows:
-            print(f"{'' if given.kind else '  '}{name:{width}}  {summary}")
-    return 0
-
-
-def show(given: argparse.Namespace) -> int:
+def main(given: argparse.Namespace) -> int:
     registry = Registry(given.plugin)
     files = suites.suite_files()
     pieces = {**catalogue("datasets"), **catalogue("networks")}
