@@ -49,13 +49,17 @@ def needed_by(suite: suites.Suite) -> list[str]:
     return list(dict.fromkeys(source.dataset for source in sources))
 
 
+def _stored_as(name: str) -> str:
+    """The set to get, which may be the one that this is made from."""
+    return dataset(name).made_from or name
+
+
 def provide(suite: suites.Suite, given: Sequence[str], offline: bool, available: bool) -> list[str]:
     """The settings to run, once their data is there: fetched if missing, left out or refused if it cannot be had."""
     settings = [suite.setting(text) for text in given] or suite.settings
     lacking: dict[str, str] = {}
 
     def is_there(name: str) -> bool:
-        name = dataset(name).made_from or name
         data = dataset(name)
         verb = "get" if isinstance(data, Fetched) and data.sources else "add"
         problem = f"the data set '{name}' is missing; {verb} it with: oodbench data {verb} {name}"
@@ -75,12 +79,12 @@ def provide(suite: suites.Suite, given: Sequence[str], offline: bool, available:
         lacking.setdefault(name, problem)
         return False
 
-    id = dataset(suite.contents.id.dataset).made_from or suite.contents.id.dataset
+    id = _stored_as(suite.contents.id.dataset)
     if not is_there(id):
         raise UserError(lacking[id])
     kept = []
     for setting in settings:
-        names = [dataset(source.dataset).made_from or source.dataset for source in sources(suite, setting).values()]
+        names = [_stored_as(source.dataset) for source in sources(suite, setting).values()]
         missing = [name for name in names if not is_there(name)]
         if not missing:
             kept.append(suite.setting_name(setting))
@@ -141,7 +145,7 @@ def _data_sets(given: Sequence[str]) -> list[str]:
 
 
 def _get(given: argparse.Namespace) -> int:
-    for name in dict.fromkeys(dataset(name).made_from or name for name in _data_sets(given.names)):
+    for name in dict.fromkeys(map(_stored_as, _data_sets(given.names))):
         if state(name)[0] in ("verified", "present"):
             print(f"{name}: is there already")
         else:

@@ -12,7 +12,6 @@ from PIL import Image, ImageDraw, ImageFont
 
 from oodbench import splits
 from oodbench.datasets._jpeg import encoded
-from oodbench.datasets.corrupted import official
 from oodbench.errors import UserError, unknown
 from oodbench.seeds import derive
 from oodbench.suite import NONE, Setting, Suite, corruption_kinds, severities
@@ -150,11 +149,10 @@ def _family(suite: Suite, kind: str) -> str:
 
 def _corrupted(suite: Suite, family: str, kind: str, severity: int, clean: _Clean) -> np.ndarray:
     """From the published files where a run would take them, otherwise made."""
-    source = suite.contents.id
-    if source.jpeg is None and source.size is None:
-        published = official(source.dataset, kind, severity)
-        if published is not None and np.isin(clean.rows, published.rows).all():
-            return np.asarray(published.images[np.searchsorted(published.rows, clean.rows)])
+    published = splits.published(suite, suite.setting(f"covariate={kind},severity={severity}"), clean.rows)
+    if published is not None:
+        files, where = published
+        return np.asarray(files.images[where])
     copies: np.ndarray = import_module(f"oodbench.corruptions.{family}").KINDS[kind](clean.images, severity, clean.rows)
     return copies
 

@@ -116,13 +116,16 @@ class WildMixture:
     pi_s: float
     draw: Literal["categorical", "three_masks"] = "categorical"  # see `_counts`
 
+    @property
+    def parts(self) -> "tuple[Tensor | Streamed, ...]":
+        return self.id, self.covariate, self.semantic
+
     def stream(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
         """Endless uint8 batches; within each kind, images come in shuffled passes."""
-        parts = (self.id, self.covariate, self.semantic)
-        passes = [_ShuffledPasses(len(part), generator) for part in parts]
+        passes = [_ShuffledPasses(len(part), generator) for part in self.parts]
         while True:
             counts = self._counts(size, generator)
-            picks = zip(parts, passes, counts, strict=True)
+            picks = zip(self.parts, passes, counts, strict=True)
             yield torch.cat([part.index_select(0, rows.take(n)) for part, rows, n in picks])  # 20 times part[rows]
 
     def _counts(self, size: int, generator: torch.Generator) -> list[int]:
@@ -172,8 +175,7 @@ class Data:
         """
         steps = -(-len(self.labelled) // recipe.batch_size)
         if recipe.steps == "shortest" and self.wild is not None:
-            streams = (self.wild.id, self.wild.covariate, self.wild.semantic)
-            steps = max(1, min(steps, *(len(stream) // recipe.batch_size for stream in streams)))
+            steps = max(1, min(steps, *(len(part) // recipe.batch_size for part in self.wild.parts)))
         return steps
 
     def batches(self, recipe: Recipe, seed: int, device: torch.device) -> Iterator[Batch]:
@@ -182,11 +184,8 @@ class Data:
         Everything follows from `seed`, so an epoch can be repeated without what came before it.
         """
         batches = self._batches(recipe, torch.Generator().manual_seed(seed), device)
-        streams = [
-            self.labelled.images,
-            *([self.wild.id, self.wild.covariate, self.wild.semantic] if self.wild else ()),
-        ]
-        return _ahead(batches) if any(isinstance(each, Streamed) for each in streams) else batches
+        images = (self.labelled.images, *(self.wild.parts if self.wild is not None else ()))
+        return _ahead(batches) if any(isinstance(each, Streamed) for each in images) else batches
 
     def _batches(self, recipe: Recipe, generator: torch.Generator, device: torch.device) -> Iterator[Batch]:
         wild = self.wild.stream(recipe.batch_size, generator) if self.wild is not None else None

@@ -202,7 +202,7 @@ def mixed_validation(parts: Parts, setting: Setting) -> Any:
 def _part(suite: Suite, source: Source, test: bool | None) -> Part:
     """Rows of a set as the suite's network takes them: as large and with as many channels as the ID images."""
     id = suite.contents.id
-    size = id.size if source == id or source.dataset == id.dataset else side(suite)
+    size = id.size if source.dataset == id.dataset else side(suite)
     found: Rows = dataset(source.dataset).part(test, source.classes, source.domains)
     whole, origin = dataset(source.dataset).arrays(size)[0], dataset(source.dataset).name
     if source in suite.contents.covariate.values():
@@ -278,12 +278,19 @@ def _cut(part: Part, *shares: float) -> list[Part]:
 def _official(suite: Suite, setting: Setting) -> Official | None:
     """The published files of a corruption, which are preferred where they are."""
     id = suite.contents.id
-    published = PUBLISHED.get(id.dataset)
-    if published != suite.contents.corruptions or id.jpeg is not None or id.size is not None:
+    if PUBLISHED.get(id.dataset) != suite.contents.corruptions or id.jpeg is not None or id.size is not None:
         return None
     if setting.covariate in suite.contents.covariate:
         return None
     return official(id.dataset, setting.covariate, setting.severity)
+
+
+def published(suite: Suite, setting: Setting, rows: np.ndarray) -> tuple[Official, np.ndarray] | None:
+    """Files that hold copies of all these rows of the ID data set, and where in them."""
+    files = _official(suite, setting)
+    if files is None or not np.isin(rows, files.rows).all():
+        return None
+    return files, np.searchsorted(files.rows, rows)
 
 
 def _corrupted(suite: Suite, setting: Setting, part: Part) -> Part:
@@ -291,11 +298,11 @@ def _corrupted(suite: Suite, setting: Setting, part: Part) -> Part:
     id = suite.contents.id
     family, kind, severity = suite.contents.corruptions, setting.covariate, setting.severity
     assert family is not None
-    published = _official(suite, setting)
-    if published is not None and np.isin(part.rows, published.rows).all():
-        where = np.searchsorted(published.rows, part.rows)
-        origin = f"{part.origin} {published.name}.{kind}-{severity}"
-        return replace(part, whole=published.images, chosen=where, origin=origin)
+    copies = published(suite, setting, part.rows)
+    if copies is not None:
+        files, where = copies
+        origin = f"{part.origin} {files.name}.{kind}-{severity}"
+        return replace(part, whole=files.images, chosen=where, origin=origin)
     corrupt = import_module(f"oodbench.corruptions.{family}").KINDS[kind]
     data = dataset(id.dataset)
     origin = f"{part.origin} {family}.{kind}-{severity}"
