@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 DEMO := results/demo
 
-.PHONY: demo test test-slow lint clean
+.PHONY: demo test test-slow speed lint clean
 
 demo: .venv/installed
 	$(BIN)/oodbench run --suite digits-c --methods all --seeds 0,1,2 --results $(DEMO)
@@ -14,6 +14,11 @@ test: .venv/installed-dev
 
 test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m slow
+
+# Measures on an otherwise idle machine and writes docs/performance.md. Corruptions need another Python, with the package
+# imagecorruptions: make speed PEER=peer/bin/python
+speed: .venv/installed-dev
+	$(if $(PEER),PEER=$(PEER)) $(BIN)/python benchmarks/speed/report.py
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

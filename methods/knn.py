@@ -8,8 +8,11 @@ from torch import Tensor
 from oodbench.errors import UserError
 from oodbench.method import Outputs, Scorer
 
+ROWS, BANK_ROWS = 1024, 8192  # compared at a time: 64 MB of distances, whatever the bank
+
 
 def _normalized(features: Tensor) -> Tensor:
+    features = features.double()  # in float32 the differences of near rows cancel away
     return features / (torch.linalg.vector_norm(features, dim=-1, keepdim=True) + 1e-10)
 
 
@@ -28,13 +31,19 @@ class KNN(Scorer):
             raise UserError(
                 f"knn.k={self.k} is out of range; choose 1 to {len(train.features)}, the number of training rows"
             )
-        self.bank = _normalized(train.features.double())  # in float32 the differences of near rows cancel away
-        self.bank_squares = self.bank.square().sum(dim=-1)
+        self.bank = train.features
 
     def score(self, out: Outputs) -> Tensor:
-        return torch.cat([self._distance(rows) for rows in _normalized(out.features.double()).split(100)])
+        return torch.cat([self._distance(_normalized(rows)) for rows in out.features.split(ROWS)])
 
     def _distance(self, rows: Tensor) -> Tensor:
-        """||a - b||^2 = ||a||^2 - 2 a'b + ||b||^2, a block at a time: exact, and small whatever the bank."""
-        squares = rows.square().sum(dim=-1, keepdim=True) - 2 * rows @ self.bank.T + self.bank_squares
-        return squares.kthvalue(self.k, dim=-1).values.clamp(min=0).sqrt()
+        """||a - b||^2 = ||a||^2 + (||b||^2 - 2 a'b), the k smallest brackets kept from part to part of the bank."""
+        nearest = rows.new_empty(len(rows), 0)
+        for part in self.bank.split(BANK_ROWS):
+            bank = _normalized(part)
+            found = self._smallest(torch.addmm(bank.square().sum(dim=-1), rows, bank.T, alpha=-2))
+            nearest = self._smallest(torch.cat([nearest, found], dim=-1))
+        return (rows.square().sum(dim=-1) + nearest.amax(dim=-1)).clamp(min=0).sqrt()
+
+    def _smallest(self, values: Tensor) -> Tensor:
+        return values.topk(min(self.k, values.shape[-1]), dim=-1, largest=False, sorted=False).values

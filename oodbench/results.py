@@ -92,8 +92,10 @@ def _keep_unreadable(path: Path) -> None:
 
 def read(path: Path) -> Result:
     try:
-        values = json.loads(path.read_bytes())
-        json.dumps(values, ensure_ascii=False).encode()  # \ud800 is JSON, but not text
+        text = path.read_bytes().decode("utf-8-sig")
+        values = json.loads(text)
+        if r"\ud" in text.lower():
+            json.dumps(values, ensure_ascii=False).encode()  # \ud800 is JSON, but not text
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError):

@@ -57,15 +57,17 @@ def describe(type_: Any) -> str:
 
 def conform(value: Any, type_: Any, place: Place = ()) -> Any:
     """`value` as `type_` (a whole number may stand for a number), or Misfit."""
+    if type_ is Any or (type(value) is type_ and (type_ is not float or math.isfinite(value))):
+        return value  # most values, and quickly: a large results folder holds millions
     origin, args = get_origin(type_), get_args(type_)
-    if type_ is Any:
-        return value
     if dataclasses.is_dataclass(type_) and isinstance(value, dict):
         return _record(value, type_, place)
     if origin is Literal:
         if any(value == choice and type(value) is type(choice) for choice in args):
             return value
     elif origin in (Union, types.UnionType):
+        if value is None and types.NoneType in args:
+            return None
         for option in args:
             try:
                 return conform(value, option, place)
@@ -74,7 +76,12 @@ def conform(value: Any, type_: Any, place: Place = ()) -> Any:
     elif origin is list and isinstance(value, list):
         return [conform(item, args[0], (*place, i)) for i, item in enumerate(value)]
     elif origin is dict and isinstance(value, dict):
-        return {conform(k, str, place): conform(v, args[1], (*place, k)) for k, v in value.items()}
+        for key in value:
+            if type(key) is not str:
+                conform(key, str, place)
+        if args[1] is Any:
+            return dict(value)
+        return {key: conform(item, args[1], (*place, key)) for key, item in value.items()}
     elif type_ is float and isinstance(value, int | float) and not isinstance(value, bool):
         with suppress(OverflowError):  # a whole number may be too large
             if math.isfinite(float(value)):
@@ -175,6 +182,22 @@ class Document:
             known = known[:-1]
         where = f"'{spell(place)}': " if place else ""
         return UserError(f"{self.path}:{self.lines.get(known, 1)}: {where}{message}")
+
+
+def text_under(path: Path, wanted: str) -> str | None:
+    """The text under a key of a YAML file's top level; the file is read no further than there."""
+    depth, key = 0, None  # the key whose value comes next
+    for event in yaml.parse(path.read_text(encoding="utf-8"), Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+            key = None
+        elif isinstance(event, yaml.ScalarEvent) and depth == 1:
+            if key == wanted:
+                return str(event.value)
+            key = event.value if key is None else None
+    return None
 
 
 def merge(base: Any, over: Any) -> Any:

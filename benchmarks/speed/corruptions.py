@@ -1,35 +1,33 @@
 """CPU time of the 19 corruptions of 32x32 images, beside the package imagecorruptions, on one core.
 
     python -m venv peer && peer/bin/pip install imagecorruptions==1.1.2 opencv-python-headless scikit-image
-    python benchmarks/speed/corruptions.py --peer peer/bin/python
+    PEER=peer/bin/python python benchmarks/speed/corruptions.py
 
 The peer runs its own ImageNet-C constants, the only ones it has, on the same images. Two of its calls name an argument
 and a type that newer libraries have dropped; both are given back to it here, otherwise three of its corruptions fail.
-Both sides take turns, and the fastest of the turns counts. Without a peer, the plain definitions in tests/ stand in:
-they are written to be read, so that ratio says nothing about other packages. Ends with status 1 if an aim is missed.
+Both sides take turns, and the fastest of the turns counts for each corruption. Without a peer nothing is measured.
 """
 
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import argparse
 import json
 import subprocess
 import sys
 import tempfile
 import time
-from importlib.util import find_spec
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import load_sample_image
+from timing import TURNS, Row, main
 
 from oodbench.corruptions.cifar_c import KINDS, frost_photographs
 from oodbench.errors import UserError
 
-TOTAL, WITHOUT = 25, 10  # times as fast as the peer: all 19, and without the two that are slowest there
-SLOWEST = {"glass_blur", "frost"}
+WITHOUT_SLOWEST = [name for name in KINDS if name not in ("glass_blur", "frost")]  # there
 PEER = """
 import json, sys, time, warnings
 from pathlib import Path
@@ -81,58 +79,28 @@ def peers(python: str, images: np.ndarray, names: list[str]) -> tuple[dict[str, 
     return answer["seconds"], answer["folder"]
 
 
-def plain(images: np.ndarray, names: list[str]) -> dict[str, float]:
-    sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-    import test_cifar_c as tests
-
-    os.environ.setdefault("OODBENCH_DATA", str(frost_photographs()[0].parents[1]))
-    spent = {}
-    for name in names:
-        start = time.process_time()
-        for severity in (1, 2, 3, 4, 5):
-            draws = KINDS[name].draws(np.arange(len(images)), severity, 32)
-            for i, image in enumerate(images.transpose(0, 2, 3, 1)):
-                getattr(tests, name)(image, tests.CONSTANTS_32[name][severity - 1], *(draw[i] for draw in draws))
-        spent[name] = (time.process_time() - start) / len(images) / 5
-    return spent
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=1000, help="for our side (%(default)s)")
-    parser.add_argument("--turns", type=int, default=5, help="%(default)s")
-    parser.add_argument("--peer", help="a Python that has imagecorruptions")
-    options = parser.parse_args()
-    python = options.peer or (sys.executable if find_spec("imagecorruptions") else None)
-    images, names = patches(options.images), list(KINDS)
+def rows(quick: bool) -> Iterator[Row]:
+    claims = {"all 19 corruptions": (list(KINDS), 25), "17 of them, not glass and frost": (WITHOUT_SLOWEST, 10)}
+    python = os.environ.get("PEER")
+    if python is None:
+        for claim, (_, aim) in claims.items():
+            yield Row(f"speed of {claim} : imagecorruptions", None, aim, at_least=True, remark="needs PEER")
+        return
+    names = WITHOUT_SLOWEST[:2] if quick else list(KINDS)
+    images = patches(10 if quick else 1000)
     try:
         frost_photographs()
-    except UserError as error:
-        if python is None:
-            print(error, file=sys.stderr)
-            return 2
+    except UserError:
         os.environ["OODBENCH_DATA"] = peers(python, images[:1], [])[1]
     ours(images, names)  # tables are made at the first call
     fastest: list[dict[str, float]] = [{}, {}]
-    for _ in range(options.turns):
-        other = peers(python, images[:10], names)[0] if python else plain(images[:2], names)
-        for best, seconds in zip(fastest, (ours(images, names), other), strict=True):
+    for _ in range(1 if quick else TURNS):
+        for best, seconds in zip(fastest, (ours(images, names), peers(python, images[:10], names)[0]), strict=True):
             best.update({name: min(best.get(name, np.inf), value) for name, value in seconds.items()})
-    print(f"{'ms per image':24}{'oodbench':>10}{'imagecorruptions' if python else 'plain definition':>18}{'ratio':>8}")
-
-    def line(label: str, chosen: list[str]) -> float:
-        mine, theirs = (1000 * sum(best[name] for name in chosen) for best in fastest)
-        print(f"{label:24}{mine:10.3f}{theirs:18.2f}{theirs / mine:8.1f}")
-        return theirs / mine
-
-    for name in names:
-        line(name, [name])
-    total = line("all 19", names)
-    without = line("without glass and frost", [name for name in names if name not in SLOWEST])
-    if python:
-        print(f"aims: {TOTAL} and {WITHOUT}")
-    return int(bool(python) and (total < TOTAL or without < WITHOUT))
+    for claim, (chosen, aim) in claims.items():
+        mine, theirs = (sum(best[name] for name in chosen if name in names) for best in fastest)
+        yield Row(f"speed of {claim} : imagecorruptions", theirs / mine, aim, at_least=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(rows, __doc__))
