@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -97,7 +97,7 @@ def studies(results: Sequence[Result], settings: Sequence[str]) -> list[Study]:
     found = []
     for table in tables.build(list(results)):
         own = [r for r in results if r.suite_label == table.suite]
-        for setting in table.settings:
+        for setting in [s for s in table.settings if s != tables.AVERAGE]:
             plain = SWEPT_RATIO.sub("", setting)
             if setting in settings or (not settings and (plain == setting or plain not in table.settings)):
                 ratios = [r for r in own if SWEPT_RATIO.sub("", r.setting) == plain]
@@ -151,7 +151,7 @@ def _runs(results: Sequence[Result], methods: Sequence[str]) -> dict[str, list[R
 
 
 def _table(runs: dict[str, list[Result]], metrics: Sequence[str]) -> Table:
-    return tables.build([r for each in runs.values() for r in each], metrics)[0]
+    return tables.build([r for each in runs.values() for r in each], metrics, selection=None)[0]
 
 
 def _name(method: str) -> str:
@@ -514,6 +514,8 @@ def _margin(study: Study, methods: Sequence[str], compared: Sequence[str]) -> Dr
     runs, automatic = _margin_sweep(study, methods)
     sources = [r for each in runs.values() for r in each]
     table = _table({each[0].method: each for each in runs.values()}, tables.DEFAULT_METRICS)
+    margin_of = {each[0].method: f"{margin:g}".replace("-", "−") for margin, each in runs.items()}
+    table = replace(table, rows=[replace(row, heads=(f"margin {margin_of[row.method]}",)) for row in table.rows])
     rows = {row.method: row for row in table.rows}
     method, remarks, selections = SWEPT_MARGIN.sub("", sources[0].method), [], []
     try:

@@ -163,6 +163,9 @@ def test_the_margin_falls_from_left_to_right_with_the_choice_that_was_noted():
     assert [label.get_text() for label in below.get_xticklabels()] == ["0", "−2", "−10"]
     assert [text.get_text() for text in below.texts] == ["chosen"] and below.texts[0].xy[0] == 2
     assert "as noted by the runs that chose" in drawing.caption and "is -10 (dashed" in drawing.caption
+    assert "One seed." in drawing.caption
+    again = result("scone", margin=-10.0, seed=1, covariate_acc=0.9, weights="gone")
+    assert "One seed; margin −10: 2." in drawn("margin", [*found, again]).caption
     with pytest.raises(plots.NotDrawn, match="needs a method under two margins"):
         drawn("margin", found[:1])
 
