@@ -1,6 +1,8 @@
 """One network under every scorer: each split passes once, each scorer is fitted once."""
 
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -8,6 +10,7 @@ from torch import Tensor
 
 from oodbench.data import as_rows
 from oodbench.errors import UserError
+from oodbench.files import write_atomically
 from oodbench.method import Scorer
 from oodbench.metrics import Scored
 from oodbench.networks import Classifier
@@ -15,7 +18,7 @@ from oodbench.outputs import Outputs, forward
 from oodbench.registry import Part
 from oodbench.splits import Part as Images
 from oodbench.splits import Parts
-from oodbench.training import Failed
+from oodbench.training import Failed, load_tensors
 
 TEST_SPLITS = ("id", "covariate", "semantic")
 
@@ -23,8 +26,9 @@ TEST_SPLITS = ("id", "covariate", "semantic")
 class Evaluation:
     """Scores the test splits; outputs, fitted scorers and scores are kept by content for the next cell."""
 
-    def __init__(self, model: Classifier, labelled: Images) -> None:
+    def __init__(self, model: Classifier, labelled: Images, kept: Callable[[str], Path] | None = None) -> None:
         self.model, self.labelled = model, labelled
+        self._kept = kept  # the file that keeps the outputs of images with a digest, if they shall outlive the run
         self._outputs: dict[str, tuple[Outputs, float]] = {}
         self._scorers: dict[str, tuple[Scorer, float]] = {}
         self._scores: dict[tuple[str, str], tuple[Tensor, float]] = {}
@@ -50,11 +54,33 @@ class Evaluation:
 
     def _pass(self, images: Images, labels: bool = False) -> tuple[Outputs, float]:
         if images.digest not in self._outputs:
-            started = time.perf_counter()
             y = torch.from_numpy(images.labels) if labels else None
-            out = forward(self.model, as_rows(images.images), y)
-            self._outputs[images.digest] = out, time.perf_counter() - started
+            found = self._read(images, y)
+            if found is None:
+                started = time.perf_counter()
+                out = forward(self.model, as_rows(images.images), y)
+                found = out, time.perf_counter() - started
+                self._keep(images, *found)
+            self._outputs[images.digest] = found
         return self._outputs[images.digest]
+
+    def _keep(self, images: Images, out: Outputs, seconds: float) -> None:
+        if self._kept is not None:
+            contents = {"features": out.features, "logits": out.logits, "seconds": seconds}
+            write_atomically(self._kept(images.digest), lambda file: torch.save(contents, file))
+
+    @torch.inference_mode()
+    def _read(self, images: Images, y: Tensor | None) -> tuple[Outputs, float] | None:
+        """Outputs that an earlier run has kept, and the seconds their pass took then; None if missing or damaged."""
+        contents = None if self._kept is None else load_tensors(self._kept(images.digest), self.model.device)
+        if not isinstance(contents, dict) or contents.keys() != {"features", "logits", "seconds"}:
+            return None
+        features, logits, head = contents["features"], contents["logits"], self.model.head
+        for found, width in ((features, head.in_features), (logits, head.out_features)):
+            if not isinstance(found, Tensor) or found.shape != (len(images), width):
+                return None
+        y = None if y is None else y.to(self.model.device)
+        return Outputs(self.model, as_rows(images.images), features, logits, y), contents["seconds"]
 
     def _fitted(self, spec: Part, train: Outputs) -> tuple[Scorer, float]:
         key = repr(spec.identity())
