@@ -33,6 +33,18 @@ def add_input_channel(body: nn.Module, channels: int) -> None:
         raise UserError("arm adds a channel to the images, and this network cannot take one; choose another network")
 
 
+class Convolution(nn.Conv2d):
+    """5 x 5, the size kept."""
+
+    def __init__(self, channels: int, outputs: int) -> None:
+        super().__init__(channels, outputs, 5, padding=2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[-2:] == (1, 1):  # features in place of images: only the kernel's centre meets one
+            return F.conv2d(x, self.weight[:, :, 2:3, 2:3], self.bias)
+        return super().forward(x)
+
+
 class InContext(nn.Module):
     """A body that sees the mean context of the images around an image as its last channel."""
 
@@ -42,9 +54,9 @@ class InContext(nn.Module):
         super().__init__()
         self.body = body
         self.context = nn.Sequential(
-            *(nn.Conv2d(channels, HIDDEN, 5, padding=2), nn.BatchNorm2d(HIDDEN), nn.ReLU()),
-            *(nn.Conv2d(HIDDEN, HIDDEN, 5, padding=2), nn.BatchNorm2d(HIDDEN), nn.ReLU()),
-            nn.Conv2d(HIDDEN, 1, 5, padding=2),
+            *(Convolution(channels, HIDDEN), nn.BatchNorm2d(HIDDEN), nn.ReLU()),
+            *(Convolution(HIDDEN, HIDDEN), nn.BatchNorm2d(HIDDEN), nn.ReLU()),
+            Convolution(HIDDEN, 1),
         )
         self.environments = 1  # in a training batch
         self.register_buffer("support", torch.tensor(0))  # rows that share a context when testing; 0: the whole batch

@@ -24,6 +24,7 @@ class IRM(Trainer):
     """Cross-entropy plus a penalty where one classifier is not optimal in every environment."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"environments"})
+    search: ClassVar[dict[str, str]] = {"penalty": "10**U(-1,5)", "warmup": "int 10**U(0,4)"}
 
     penalty: float = 100.0  # lambda
     warmup: int = 500  # steps with lambda = 1, as in DomainBed; at most half of the training
@@ -35,23 +36,21 @@ class IRM(Trainer):
             raise UserError("irm.penalty and irm.warmup must be 0 or more; change --set")
 
     def train(self, model: Classifier, data: Data, loop: Loop) -> None:
+        data, count = loop.in_environments(data, self.environments, rows=2)
+
         def loss(model: Classifier, batch: Batch) -> Tensor:
             weight, restart = penalty_weight(loop.step, loop.steps_in_all, self.warmup, self.penalty)
             if restart:
                 loop.restart_optimizer()
             # As in the authors' code, a large lambda shrinks the risk instead of blowing up the step.
-            return self.risk(model, batch, loop, weight) / max(weight, 1.0)
+            return self.risk(model, batch, count, loop, weight) / max(weight, 1.0)
 
-        data, _ = loop.in_environments(data, self.environments, rows=2)
         for _ in loop.epochs(model, data, loss):
             pass
 
-    def risk(self, model: Classifier, batch: Batch, loop: Loop, weight: float) -> Tensor:
-        assert batch.env is not None
-        logits = model(batch.x)
+    def risk(self, model: Classifier, batch: Batch, count: int, loop: Loop, weight: float) -> Tensor:
         risks, penalties = [], []
-        for e in batch.env.unique():
-            f, y = logits[batch.env == e], batch.y[batch.env == e]
+        for f, y in zip(model(batch.x).chunk(count), batch.y.chunk(count), strict=True):
             risks.append(F.cross_entropy(f, y))
             # Even and odd rows give independent estimates, so the product estimates the square without bias.
             penalties.append(scale_gradient(f[::2], y[::2]) * scale_gradient(f[1::2], y[1::2]))

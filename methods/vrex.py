@@ -18,6 +18,7 @@ class VREx(Trainer):
     """Cross-entropy plus the variance of the environments' risks."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"environments"})
+    search: ClassVar[dict[str, str]] = {"penalty": "10**U(-1,5)", "warmup": "int 10**U(0,4)"}
 
     penalty: float = 10.0  # lambda
     warmup: int = 500  # steps with lambda = 1, as in DomainBed; at most half of the training
@@ -29,17 +30,17 @@ class VREx(Trainer):
             raise UserError("vrex.penalty and vrex.warmup must be 0 or more; change --set")
 
     def train(self, model: Classifier, data: Data, loop: Loop) -> None:
+        data, count = loop.in_environments(data, self.environments)
+
         def loss(model: Classifier, batch: Batch) -> Tensor:
-            assert batch.env is not None
             weight, restart = penalty_weight(loop.step, loop.steps_in_all, self.warmup, self.penalty)
             if restart:
                 loop.restart_optimizer()
             losses = F.cross_entropy(model(batch.x), batch.y, reduction="none")
-            risks = torch.stack([losses[batch.env == e].mean() for e in batch.env.unique()])  # R_e
+            risks = torch.stack([of_one.mean() for of_one in losses.chunk(count)])  # R_e
             variance = risks.var(correction=0)
             loop.record(risk=risks.mean(), penalty=variance)
             return risks.mean() + weight * variance
 
-        data, _ = loop.in_environments(data, self.environments)
         for _ in loop.epochs(model, data, loss):
             pass

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from oodbench import layouts, render
 from oodbench import plan as planning
-from oodbench import render, tables
 from oodbench import results as ledger
 from oodbench import suite as suites
+from oodbench.model_selection import TRAINING_DOMAIN
 from oodbench.registry import Registry
 
 if TYPE_CHECKING:
@@ -35,11 +36,17 @@ def run(
     semantic: Sequence[str] = (),
     covariate: Sequence[str] = (),
     sweep: str | None = None,
+    draws: int = 1,
+    selection: str = TRAINING_DOMAIN,
+    precision: str | None = None,
+    compile: bool = False,
+    deterministic: bool = False,
+    keep_outputs: bool = False,
 ) -> "list[Result]":
     """What `oodbench run` does, silently: runs what is missing and returns the results of every cell asked for."""
     from oodbench import runner
 
-    chosen = suites.load(suite, preset).with_sets(semantic, covariate)
+    chosen = suites.load(suite, preset).with_sets(semantic, covariate).with_precision(precision)
     swept = chosen.sweep(sweep)
     plan = planning.make(
         chosen,
@@ -52,9 +59,12 @@ def run(
         force,
         Path(init) if init else None,
         sweep,
+        draws,
+        selection,
     )
     if plan.todo:
-        runner.execute(plan, runner.choose_device(device), _Quiet(), force)
+        options = runner.Options(compile, deterministic, keep_outputs)
+        runner.execute(plan, runner.choose_device(device), _Quiet(), force, options)
     return [ledger.read(cell.path) for cell in plan.cells]
 
 
@@ -66,8 +76,11 @@ def read_results(folder: str | Path = "results") -> "list[Result]":
 def table(
     folder: str | Path = "results",
     format: Literal["text", "markdown", "latex", "csv", "json"] = "markdown",
-    metrics: Sequence[str] = tables.DEFAULT_METRICS,
+    metrics: Sequence[str] | None = None,
     seeds: Literal["all"] | int = "all",
+    layout: str | None = None,
+    reported: bool = False,
+    selection: str = TRAINING_DOMAIN,
 ) -> str:
     """What `oodbench table` prints."""
-    return render.render(tables.build(read_results(folder), metrics, seeds), format)
+    return render.render(layouts.assemble(read_results(folder), metrics, seeds, layout, reported, selection), format)

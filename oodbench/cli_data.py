@@ -3,16 +3,19 @@
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from oodbench import contact_sheet
 from oodbench import suite as suites
 from oodbench.cards import catalogue
-from oodbench.datasets._stored import Fetched
+from oodbench.datasets import Dataset
+from oodbench.datasets._stored import Obtained
+from oodbench.datasets._weights import WEIGHTS
 from oodbench.datasets.folders import Folder
 from oodbench.errors import UserError, unknown
 from oodbench.files import write_atomically
-from oodbench.splits import dataset, side, sources
+from oodbench.splits import dataset, is_embedded, side, sources
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,12 +49,18 @@ def main(given: argparse.Namespace) -> int:
 
 def needed_by(suite: suites.Suite) -> list[str]:
     sources = (suite.contents.id, *suite.contents.semantic.values(), *suite.contents.covariate.values())
-    return list(dict.fromkeys(source.dataset for source in sources))
+    weights = [suite.contents.id.embed] if suite.contents.id.embed is not None else []
+    return list(dict.fromkeys([*(source.dataset for source in sources), *weights]))
+
+
+def _by_name(name: str) -> Dataset | Obtained:
+    """A data set, or the weights of a network that embeds."""
+    return WEIGHTS[name] if name in WEIGHTS else dataset(name)
 
 
 def _stored_as(name: str) -> str:
-    """The set to get, which may be the one that this is made from."""
-    return dataset(name).made_from or name
+    """What to get, which may be the set that this one is made from."""
+    return name if name in WEIGHTS else dataset(name).made_from or name
 
 
 def provide(suite: suites.Suite, given: Sequence[str], offline: bool, available: bool) -> list[str]:
@@ -60,13 +69,14 @@ def provide(suite: suites.Suite, given: Sequence[str], offline: bool, available:
     lacking: dict[str, str] = {}
 
     def is_there(name: str) -> bool:
-        data = dataset(name)
-        verb = "get" if isinstance(data, Fetched) and data.sources else "add"
-        problem = f"the data set '{name}' is missing; {verb} it with: oodbench data {verb} {name}"
+        data = _by_name(name)
+        verb = "get" if isinstance(data, Obtained) and data.sources else "add"
+        what = "file of weights" if name in WEIGHTS else "data set"
+        problem = f"the {what} '{name}' is missing; {verb} it with: oodbench data {verb} {name}"
         if verb == "add":
             problem += " PATH"
         try:
-            if not isinstance(data, Fetched) or data.is_there():
+            if not isinstance(data, Obtained) or data.is_there():
                 return True
         except UserError as error:  # damaged, which is put right like missing
             problem = str(error)
@@ -79,9 +89,9 @@ def provide(suite: suites.Suite, given: Sequence[str], offline: bool, available:
         lacking.setdefault(name, problem)
         return False
 
-    id = _stored_as(suite.contents.id.dataset)
-    if not is_there(id):
-        raise UserError(lacking[id])
+    for name in (_stored_as(suite.contents.id.dataset), suite.contents.id.embed):
+        if name is not None and not is_there(name):
+            raise UserError(lacking[name])
     kept = []
     for setting in settings:
         names = [_stored_as(source.dataset) for source in sources(suite, setting).values()]
@@ -99,8 +109,11 @@ def provide(suite: suites.Suite, given: Sequence[str], offline: bool, available:
 
 
 def warnings(suite: suites.Suite) -> Iterator[str]:
-    """What would make a detector's work too easy, unseen."""
+    """What would make a detector's work too easy, unseen; and what makes the first run long."""
     id = suite.contents.id
+    if id.embed is not None and not is_embedded(suite):
+        count = len(dataset(id.dataset).labels())
+        yield f"the {count:,} images of '{id.dataset}' pass through {id.embed} when first used, which takes minutes"
     for setting in suite.settings:
         if setting.semantic not in suite.contents.semantic:
             continue
@@ -114,15 +127,17 @@ def warnings(suite: suites.Suite) -> Iterator[str]:
 
 def state(name: str) -> tuple[str, str]:
     """A word for what is there, and the details."""
-    data = dataset(name)
+    data = _by_name(name)
+    if isinstance(data, Obtained):
+        return data.state()
     if data.made_from is not None:
         word, details = state(data.made_from)
         return word, f"made from {data.made_from}: {details}"
-    return data.state() if isinstance(data, Fetched) else ("verified", f"comes with a package: {data.source}")
+    return "verified", f"comes with a package: {data.source}"
 
 
 def _status(given: argparse.Namespace) -> int:
-    names = _data_sets([given.name]) if given.name else list(catalogue("datasets"))
+    names = _data_sets([given.name]) if given.name else [*catalogue("datasets"), *WEIGHTS]
     width = max(map(len, names))
     for name in names:
         word, details = state(name)
@@ -131,8 +146,8 @@ def _status(given: argparse.Namespace) -> int:
 
 
 def _data_sets(given: Sequence[str]) -> list[str]:
-    """Data sets by name, and those that suites need."""
-    files, known = suites.suite_files(), catalogue("datasets")
+    """Data sets and weights by name, and those that suites need."""
+    files, known = suites.suite_files(), [*catalogue("datasets"), *WEIGHTS]
     names: list[str] = []
     for name in given:
         if name in known:
@@ -154,9 +169,9 @@ def _get(given: argparse.Namespace) -> int:
 
 
 def fetch(name: str) -> None:
-    """Get one data set, telling how it goes."""
-    data = dataset(name)
-    assert isinstance(data, Fetched)
+    """Get one data set or file of weights, telling how it goes."""
+    data = _by_name(name)
+    assert isinstance(data, Obtained)
     entry = data.get(_progress if sys.stdout.isatty() else _silent, lambda text: print(text, flush=True))
     print(f"{name}: {data.summary(entry)}")
 
@@ -171,19 +186,25 @@ def _progress(have: int, whole: int | None) -> None:
 
 
 def _add(given: argparse.Namespace) -> int:
-    known = catalogue("datasets")
+    known = [*catalogue("datasets"), *WEIGHTS]
     if given.name not in known:
         raise unknown("data set", given.name, known)
-    data = dataset(given.name)
-    if not isinstance(data, Fetched):
+    data = _by_name(given.name)
+    if not isinstance(data, Obtained):
         raise UserError(f"'{given.name}' comes with a package; there is nothing to add")
     entry = data.add(given.path)
     print(f"{given.name}: {data.summary(entry)}")
     return 0
 
 
+def _in_pixels(suite: suites.Suite) -> suites.Suite:
+    """The suite before anything is embedded, which can be looked at."""
+    id = replace(suite.contents.id, embed=None)
+    return replace(suite, contents=replace(suite.contents, id=id))
+
+
 def _show(given: argparse.Namespace) -> int:
-    suite, kind = suites.load(given.suite), given.corruption
+    suite, kind = _in_pixels(suites.load(given.suite)), given.corruption
     out = given.out or Path(f"{suite.name}-{kind}.png" if kind else f"{suite.name}.png")
     if out.suffix != ".png":
         raise UserError(f"--out '{out}' is not the name of a PNG file; end it in .png")

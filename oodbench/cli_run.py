@@ -18,6 +18,7 @@ from oodbench.cli_table import report_problems
 from oodbench.errors import UserError
 from oodbench.files import write_text
 from oodbench.metrics import METRICS
+from oodbench.model_selection import TRAINING_DOMAIN, draw
 from oodbench.registry import Registry
 
 if TYPE_CHECKING:
@@ -56,11 +57,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a hyperparameter of a trainer or scorer, or recipe.epochs, id.jpeg, splits.labelled and the like; "
         "may be repeated",
     )
+    what.add_argument(
+        "--draws",
+        type=int,
+        default=1,
+        metavar="N",
+        help="a random search: the suite's values, and N - 1 draws from the distributions that suite and methods state",
+    )
+    what.add_argument(
+        "--selection",
+        default=TRAINING_DOMAIN,
+        metavar="RULE",
+        help="what the table selects by where domains are held out: training-domain (default), oracle, or "
+        "leave-one-domain-out, for which every two domains are held out too",
+    )
     what.add_argument("--preset", metavar="P", help="smoke, cpu or paper, where the suite has it")
     what.add_argument("--plugin", action="append", default=[], metavar="FILE.py", help="a file with a method of yours")
     how = parser.add_argument_group("how to run")
     how.add_argument("--init", metavar="FILE", help="weights of the suite's network that stand for those of erm")
     how.add_argument("--device", default="auto", help="auto (default), cpu, cuda, cuda:1")
+    how.add_argument(
+        "--precision",
+        metavar="P",
+        help="of the network's body: fp32, tf32 or bf16, where the device has it (default: the suite's, or fp32)",
+    )
+    how.add_argument("--compile", action="store_true", help="let torch compile the network's body, on a GPU")
+    how.add_argument("--deterministic", action="store_true", help="only algorithms that repeat a GPU's numbers exactly")
+    how.add_argument(
+        "--keep-outputs", action="store_true", help="keep features and logits in DIR/outputs; later runs read them"
+    )
     how.add_argument("--results", default="results", metavar="DIR", help="where results go (default: results)")
     how.add_argument("--offline", action="store_true", help="do not fetch missing data")
     how.add_argument("--available", action="store_true", help="leave out settings whose data is missing")
@@ -84,6 +109,7 @@ def main(given: argparse.Namespace) -> int:
     if given.setting and (given.semantic or given.covariate):
         raise UserError("--setting names a semantic and a covariate set already; leave out --semantic and --covariate")
     suite = suites.load(given.suite, given.preset).with_sets(given.semantic, given.covariate)
+    suite = suite.with_precision(given.precision)
     swept = suite.sweep(given.sweep)
     registry = Registry(given.plugin)
     seeds = _numbers(given.seeds)
@@ -93,7 +119,20 @@ def main(given: argparse.Namespace) -> int:
     settings = cli_data.provide(suite, wanted, given.offline or given.dry_run, given.available)
     init = Path(given.init) if given.init else None
     methods = given.methods if given.methods is not None else swept.methods if swept else "all"
-    plan = planning.make(suite, registry, methods, settings, seeds, given.set, folder, given.force, init, given.sweep)
+    plan = planning.make(
+        suite,
+        registry,
+        methods,
+        settings,
+        seeds,
+        given.set,
+        folder,
+        given.force,
+        init,
+        given.sweep,
+        given.draws,
+        given.selection,
+    )
     for warning in cli_data.warnings(plan.suite):
         print(f"note: {warning}")
     for name, reason in plan.left_out.items():
@@ -104,7 +143,7 @@ def main(given: argparse.Namespace) -> int:
         print(f"{_counts(plan)}: nothing to do (--force runs them again).")
         if given.save_splits:
             _save_splits(plan)
-        _print_tables(plan)
+        _print_tables(plan, given.selection)
         return 0
     print(f"{_counts(plan)} in {_count(plan.trainings, 'training')}; results go to {folder}")
     # Threads that wait by spinning slow a shared machine down many times over; torch reads this when imported.
@@ -113,10 +152,13 @@ def main(given: argparse.Namespace) -> int:
 
     device = runner.choose_device(given.device)
     reporter = _Terminal() if sys.stdout.isatty() else _Lines()
-    new = runner.execute(plan, device, reporter, given.force)
+    options = runner.Options(given.compile, given.deterministic, given.keep_outputs)
+    if options.compile and device.type == "cpu":
+        print("note: --compile is for a GPU; nothing is compiled on a CPU")
+    new = runner.execute(plan, device, reporter, given.force, options)
     if given.save_splits:
         _save_splits(plan)
-    _print_tables(plan)
+    _print_tables(plan, given.selection)
     failed = [result for result in new if result.status != "ok"]
     if failed:
         print(f"oodbench: {len(failed)} of {len(new)} cells failed; the first: {failed[0].error}", file=sys.stderr)
@@ -130,12 +172,12 @@ def _save_splits(plan: "Plan") -> None:
     runner.write_splits(plan)
 
 
-def _print_tables(plan: "Plan") -> None:
+def _print_tables(plan: "Plan", selection: str) -> None:
     """The table of this suite, on screen and beside its results."""
     home = plan.folder / plan.suite.label
     found, problems = ledger.read_folder(home)
     report_problems(problems)
-    built = tables.build(found)
+    built = tables.build(found, selection=selection)
     for format, name in (("markdown", "table.md"), ("latex", "table.tex")):
         text, path = render.render(built, format), home / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
@@ -150,7 +192,7 @@ def _describe_plan(plan: "Plan", device_name: str) -> int:
     from oodbench import runner
 
     device = runner.choose_device(device_name)
-    runner.check(plan)
+    runner.check(plan, device)
     seconds = runner.estimate(plan, device)
     print(_counts(plan))
     done = {cell.path for cell in plan.done}
@@ -167,7 +209,8 @@ def _describe_plan(plan: "Plan", device_name: str) -> int:
 
 def _counts(plan: "Plan") -> str:
     todo = f"{len(plan.done)} done already, {len(plan.todo)} to run"
-    return f"{plan.suite.label}: {_count(plan.cells, 'cell')}, {todo}"
+    helping = f" ({len(plan.for_selection)} for the selection alone)" if plan.for_selection else ""
+    return f"{plan.suite.label}: {_count(plan.cells, 'cell')}{helping}, {todo}"
 
 
 def _count(things: Sized, name: str) -> str:
@@ -178,7 +221,8 @@ def _name(training: "Training") -> str:
     words = [training.trainer.label]
     if training.setting is not None:
         words.append(training.suite.setting_name(training.setting))
-    return ", ".join([*words, f"seed {training.seed}"])
+    words.append(f"seed {training.seed}")
+    return ", ".join(words if training.draw is None else [*words, str(training.draw)])
 
 
 def _duration(seconds: float) -> str:
@@ -235,6 +279,8 @@ def _progress(progress: "Progress") -> str:
 
 def _outcome(result: "Result") -> str:
     place = f"{result.setting} / {result.method} / seed {result.seed}"
+    if draw(result):
+        place += f" / draw {draw(result)}"
     if result.status != "ok":
         return f"{place}: FAILED: {result.error}"
     shown = [m for m in tables.DEFAULT_METRICS if m in result.metrics]

@@ -10,6 +10,7 @@ from oodbench import results as ledger
 from oodbench.cli_parser import one_of
 from oodbench.errors import UserError, unknown
 from oodbench.metrics import METRICS
+from oodbench.model_selection import RULES, TRAINING_DOMAIN, has_checkpoints
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a table of the paper: main, additional, mnist, margin, validation, ratio, corruption, imagenet, pacs or "
         "pacs-ood; auto: those that DIR has results for (default: a layout of our own for every suite)",
     )
+    parser.add_argument(
+        "--selection",
+        type=one_of("selection", RULES),
+        metavar="S",
+        help=f"what chooses checkpoints where domains are held out: {', '.join(RULES)} (default: {TRAINING_DOMAIN})",
+    )
     parser.add_argument("--with", dest="beside", metavar="reported", help="what the paper reports, and the difference")
 
 
@@ -44,16 +51,11 @@ def main(given: argparse.Namespace) -> int:
     seeds: int | Literal["all"] = "all" if given.seeds == "all" else int(given.seeds)
     if given.beside not in (None, "reported"):
         raise unknown("choice of --with", given.beside, ["reported"])
-    if given.layout is not None:
-        if given.metrics is not None:
-            raise UserError("a layout has metrics of its own; leave out --metrics or --layout")
-        built = layouts.build(found, given.layout, seeds)
-        built = built if given.beside else layouts.without_reported(built)
-    else:
-        chosen = ",".join(tables.DEFAULT_METRICS) if given.metrics is None else given.metrics
-        names = [name.strip() for name in chosen.split(",") if name.strip()]
-        built = tables.build(found, names, seeds)
-        built = layouts.with_reported(built, found) if given.beside else built
+    if given.selection is not None and not any(map(has_checkpoints, found)):
+        print("oodbench: no result here has checkpoints to select from; --selection changes nothing", file=sys.stderr)
+    metrics = None if given.metrics is None else [name.strip() for name in given.metrics.split(",") if name.strip()]
+    selection = given.selection or TRAINING_DOMAIN
+    built = layouts.assemble(found, metrics, seeds, given.layout, given.beside is not None, selection)
     print(render.render(built, given.format), end="")
     return 0
 

@@ -12,6 +12,7 @@ from typing import Literal
 from oodbench import layouts
 from oodbench.cards import folder
 from oodbench.errors import UserError
+from oodbench.model_selection import select
 from oodbench.reference import SHOWN
 from oodbench.results import Result
 from oodbench.schema import Document
@@ -126,7 +127,7 @@ def with_results(results: list[Result], expected: list[Result], same_machine: bo
         points = (
             tolerances().same_machine if same_machine else limits.suites.get(theirs[suite][0].suite, limits.default)
         )
-        cells, wanted = _cells(ours[suite]), _cells(theirs[suite])
+        cells, wanted = _cells(select(ours[suite])), _cells(select(theirs[suite]))  # as tables show them
         for place, runs in wanted.items():
             for metric in points:
                 where = (suite, "", *place, metric)

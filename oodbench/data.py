@@ -18,11 +18,18 @@ from oodbench.recipe import Recipe
 
 def to_input(images: Tensor, device: torch.device) -> Tensor:
     """uint8 rows as the networks take them: float32 in [0, 1], on the device."""
-    return images.to(device).to(torch.float32).div_(255)
+    return _sent(images, device).to(torch.float32).div_(255)
+
+
+def _sent(values: Tensor, device: torch.device) -> Tensor:
+    """On the device, without waiting for what it has still to do."""
+    return values.to(device, non_blocking=True)
 
 
 class Streamed:
     """Images that are decoded when they are read, in place of a tensor of them."""
+
+    device = torch.device("cpu")
 
     def __init__(self, pictures: Any) -> None:
         self.pictures = pictures
@@ -122,7 +129,7 @@ class WildMixture:
 
     def stream(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
         """Endless uint8 batches; within each kind, images come in shuffled passes."""
-        passes = [_ShuffledPasses(len(part), generator) for part in self.parts]
+        passes = [_ShuffledPasses(len(part), generator, part.device) for part in self.parts]
         while True:
             counts = self._counts(size, generator)
             picks = zip(self.parts, passes, counts, strict=True)
@@ -144,15 +151,16 @@ class WildMixture:
 
 
 class _ShuffledPasses:
-    """Rows of 0..n-1 in random order, again and again."""
+    """Rows of 0..n-1 in random order, again and again; drawn on the CPU, so that they are the same on every device."""
 
-    def __init__(self, n: int, generator: torch.Generator) -> None:
+    def __init__(self, n: int, generator: torch.Generator, device: torch.device) -> None:
         self.n, self.generator = n, generator
-        self.rows = torch.empty(0, dtype=torch.int64)
+        self.rows = torch.empty(0, dtype=torch.int64, device=device)
 
     def take(self, count: int) -> Tensor:
         while len(self.rows) < count:
-            self.rows = torch.cat([self.rows, torch.randperm(self.n, generator=self.generator)])
+            drawn = torch.randperm(self.n, generator=self.generator)
+            self.rows = torch.cat([self.rows, _sent(drawn, self.rows.device)])
         taken, self.rows = self.rows[:count], self.rows[count:]
         return taken
 
@@ -193,8 +201,8 @@ class Data:
             images = _augmented(self.labelled.images.index_select(0, rows), recipe.augment, generator)
             yield Batch(
                 x=to_input(images, device),
-                y=self.labelled.y[rows].to(device),
-                env=None if self.labelled.env is None else self.labelled.env[rows].to(device),
+                y=_sent(self.labelled.y[rows], device),
+                env=None if self.labelled.env is None else _sent(self.labelled.env[rows], device),
                 wild=None if wild is None else to_input(next(wild), device),
             )
 
@@ -202,14 +210,33 @@ class Data:
         """The rows of each batch; with environments, as many of each."""
         steps, env = self.steps(recipe), self.labelled.env
         if env is None:
-            rows = torch.randperm(len(self.labelled), generator=generator)
+            rows = _sent(torch.randperm(len(self.labelled), generator=generator), self.labelled.y.device)
             yield from rows[: steps * recipe.batch_size].tensor_split(steps)
             return
         members = [(env == e).nonzero().squeeze(1) for e in range(int(env.max()) + 1)]
-        passes = [_ShuffledPasses(len(rows), generator) for rows in members]
+        passes = [_ShuffledPasses(len(rows), generator, env.device) for rows in members]
         each = max(1, recipe.batch_size // len(members))
         for _ in range(steps):
             yield torch.cat([rows[order.take(each)] for rows, order in zip(members, passes, strict=True)])
+
+    def on(self, device: torch.device, room: int) -> "Data":
+        """With what its batches are made of on the device, if that takes less than `room` bytes; streamed images stay.
+
+        Batches are then picked and augmented there, with the same draws, since those are made on the CPU.
+        """
+        records: dict[str, Any] = {"labelled": self.labelled, "wild": self.wild}
+        tensors = {
+            name: {key: value for key, value in vars(record).items() if isinstance(value, Tensor)}
+            for name, record in records.items()
+            if record is not None and not any(isinstance(value, Streamed) for value in vars(record).values())
+        }
+        if sum(value.nbytes for each in tensors.values() for value in each.values()) >= room:
+            return self
+        moved = {
+            name: replace(records[name], **{key: value.to(device) for key, value in each.items()})
+            for name, each in tensors.items()
+        }
+        return replace(self, **moved)
 
     def with_environments(self, spec: str, seed: int) -> "Data":
         """The labelled images in environments: `native` ones, `random:k` equal parts, or `augment`ed parts.
@@ -225,7 +252,7 @@ class Data:
             return self
         parts = 3 if kind == "augment" else int(count)
         generator = torch.Generator().manual_seed(seed)
-        env = torch.randperm(len(self.labelled), generator=generator) % parts
+        env = torch.randperm(len(self.labelled), generator=generator).to(self.labelled.y.device) % parts
         images = self.labelled.images
         if kind == "augment":
             if isinstance(images, Streamed):
@@ -241,34 +268,105 @@ def _augmented(images: Tensor, kind: str, generator: torch.Generator) -> Tensor:
     if kind == "none":
         return images
     n, channels, height, width = images.shape
-    mirrored = (torch.rand(n, generator=generator) < 0.5).to(images.device, torch.int64)
-    if kind == "resized-crop-flip":
-        images, pad = _resized_crops(images, generator), 0
+    mirrored = _sent((torch.rand(n, generator=generator) < 0.5).to(torch.int64), images.device)
+    if kind in ("resized-crop-flip", "domainbed"):
+        smallest, tries = (0.7, 10) if kind == "domainbed" else (0.08, 1)
+        images, pad = _resized_crops(images, smallest, tries, generator), 0
     else:  # a crop of the image padded with black by an eighth of its side (4 of 32 pixels)
         pad = max(1, width // 8)
         images = F.pad(images, (pad, pad, pad, pad))
-    top, left = torch.randint(2 * pad + 1, (2, n), generator=generator).to(images.device)
+    top, left = _sent(torch.randint(2 * pad + 1, (2, n), generator=generator), images.device)
     # Every line of every crop is a run of pixels in the images or their mirrored copies: one copy for each.
     high, wide = images.shape[2:]
     image, channel, line = (torch.arange(count, device=images.device) for count in (n, channels, height))
     corners = (mirrored * n + image) * channels * high * wide + top * wide + left
     lines = corners[:, None, None] + (channel * high * wide)[:, None] + line * wide
     runs = torch.stack([images, images.flip(-1)]).flatten().unfold(0, width, 1)
-    return runs.index_select(0, lines.flatten()).view(n, channels, height, width)
+    images = runs.index_select(0, lines.flatten()).view(n, channels, height, width)
+    return _recoloured(images, generator) if kind == "domainbed" else images
 
 
-def _resized_crops(images: Tensor, generator: torch.Generator) -> Tensor:
-    """A part of each image of 8 to 100 % of its area and an aspect of 3/4 to 4/3, at the full size again."""
+def _resized_crops(images: Tensor, smallest: float, tries: int, generator: torch.Generator) -> Tensor:
+    """A part of each image of at least some share of its area and an aspect of 3/4 to 4/3, at the full size again.
+
+    The first of some tries that lies within the image; of the last, what lies within it.
+    """
     n = len(images)
-    area = 0.08 + 0.92 * torch.rand(n, generator=generator)
-    aspect = torch.exp((2 * torch.rand(n, generator=generator) - 1) * math.log(4 / 3))
-    wide, high = (area * aspect).sqrt().clamp(max=1), (area / aspect).sqrt().clamp(max=1)
+    area = smallest + (1 - smallest) * torch.rand(tries, n, generator=generator)
+    aspect = torch.exp((2 * torch.rand(tries, n, generator=generator) - 1) * math.log(4 / 3))
+    wide, high = (area * aspect).sqrt(), (area / aspect).sqrt()
+    fits = (wide <= 1) & (high <= 1)
+    fits[-1] = True
+    first = fits.to(torch.uint8).argmax(dim=0, keepdim=True)
+    wide, high = (side.gather(0, first).squeeze(0).clamp(max=1) for side in (wide, high))
     x, y = ((2 * torch.rand(n, generator=generator) - 1) * (1 - side) for side in (wide, high))
     zero = torch.zeros(n)
-    affine = torch.stack([torch.stack([wide, zero, x], 1), torch.stack([zero, high, y], 1)], 1).to(images.device)
-    grid = F.affine_grid(affine, list(images.shape), align_corners=False)
+    affine = torch.stack([torch.stack([wide, zero, x], 1), torch.stack([zero, high, y], 1)], 1)
+    grid = F.affine_grid(_sent(affine, images.device), list(images.shape), align_corners=False)
     sampled = F.grid_sample(images.float(), grid, padding_mode="border", align_corners=False)
     return sampled.round_().clamp_(0, 255).to(torch.uint8)
+
+
+def _recoloured(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Each of the CHANGES by up to 30 % (the hue by up to 0.3 of its circle), in any order; one image in ten grey."""
+    n, channels = images.shape[:2]
+    if channels != 3:
+        raise UserError(f"augment=domainbed changes colours, and these images have {channels} channel(s); choose none")
+    amounts = 0.3 * (2 * torch.rand(n, len(CHANGES), generator=generator) - 1)
+    orders = torch.rand(n, len(CHANGES), generator=generator).argsort(dim=1)
+    return _changed(images, amounts, orders, torch.rand(n, generator=generator) < 0.1)
+
+
+def _changed(images: Tensor, amounts: Tensor, orders: Tensor, grey: Tensor) -> Tensor:
+    """By an amount for each image and change, in an order for each image; rounded once, at the end."""
+    pixels = images.float() / 255
+    for turn in orders.unbind(dim=1):
+        for number, change in enumerate(CHANGES):
+            chosen = (turn == number).nonzero().squeeze(1)  # on the CPU, so that no device waits
+            rows, amount = (_sent(each, images.device) for each in (chosen, amounts[chosen, number]))
+            pixels[rows] = change(pixels[rows], amount.view(-1, 1, 1, 1)).clamp_(0, 1)
+    rows = _sent(grey.nonzero().squeeze(1), images.device)
+    pixels[rows] = _luma(pixels[rows]).expand(-1, 3, -1, -1)
+    return pixels.mul_(255).round_().to(torch.uint8)
+
+
+def _luma(pixels: Tensor) -> Tensor:
+    """ITU-R 601, as torchvision and Pillow have it."""
+    red, green, blue = pixels.split(1, dim=1)
+    return 0.299 * red + 0.587 * green + 0.114 * blue
+
+
+def _brighter(pixels: Tensor, amount: Tensor) -> Tensor:
+    return pixels * (1 + amount)
+
+
+def _in_contrast(pixels: Tensor, amount: Tensor) -> Tensor:
+    """Away from the image's mean grey."""
+    return torch.lerp(_luma(pixels).mean(dim=(2, 3), keepdim=True), pixels, 1 + amount)
+
+
+def _saturated(pixels: Tensor, amount: Tensor) -> Tensor:
+    """Away from each pixel's own grey."""
+    return torch.lerp(_luma(pixels), pixels, 1 + amount)
+
+
+def _turned(pixels: Tensor, amount: Tensor) -> Tensor:
+    """The hue turned by a share of the circle; the largest and the smallest channel of a pixel keep their values."""
+    red, green, blue = pixels.split(1, dim=1)
+    most, least = pixels.amax(dim=1, keepdim=True), pixels.amin(dim=1, keepdim=True)
+    spread = most - least
+    apart = spread.clamp(min=1e-8)  # where they are alike, any hue will do
+    hue = torch.where(
+        most == red,
+        (green - blue) / apart,
+        torch.where(most == green, 2 + (blue - red) / apart, 4 + (red - green) / apart),
+    )
+    place = 5 - 2 * torch.arange(3, device=pixels.device).view(3, 1, 1)  # of red, green, blue on six sides
+    place = (place + hue + 6 * amount).remainder(6)
+    return most - spread * torch.minimum(place, 4 - place).clamp(0, 1)
+
+
+CHANGES = (_brighter, _in_contrast, _saturated, _turned)
 
 
 def check_environments(spec: str, method: str) -> None:
@@ -290,10 +388,10 @@ def _erased(images: Tensor, generator: torch.Generator) -> Tensor:
     y, x = torch.arange(height).view(1, 1, -1, 1), torch.arange(width).view(1, 1, 1, -1)
     inside = (y >= top) & (y < top + side) & (x >= left) & (x < left + side)
     mean = images.float().mean(dim=(2, 3), keepdim=True).round().to(torch.uint8)
-    return torch.where(inside, mean, images)
+    return torch.where(inside.to(images.device), mean, images)
 
 
 def _toned(images: Tensor, generator: torch.Generator) -> Tensor:
     """x ** gamma with gamma between 1/2 and 2, one per image."""
     gamma = 2 ** (2 * torch.rand(len(images), 1, 1, 1, generator=generator) - 1)
-    return (255 * (images / 255) ** gamma).round().to(torch.uint8)
+    return (255 * (images / 255) ** gamma.to(images.device)).round().to(torch.uint8)

@@ -3,6 +3,7 @@
 A cell is found by suite, setting and method, and is a dash if it was not run. Imports no torch.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -11,12 +12,27 @@ from typing import Any, Literal
 from oodbench import reference
 from oodbench.errors import UserError, unknown
 from oodbench.metrics import Metric
+from oodbench.model_selection import TRAINING_DOMAIN, describe, select
 from oodbench.reference import OUT_SHARE, SHOWN, Number, ReportedRow, ReportedTable
 from oodbench.results import Result
-from oodbench.tables import Cell, Row, Table, by_suite, checked_seeds, last_runs, mark_best, measured, summary
+from oodbench.suite import NONE
+from oodbench.tables import (
+    DEFAULT_METRICS,
+    Cell,
+    Row,
+    Table,
+    average,
+    by_suite,
+    checked_seeds,
+    last_runs,
+    mark_best,
+    measured,
+    summary,
+)
 from oodbench.tables import build as own_tables
 
 AUTO = "auto"
+AT_EVERY_CHECKPOINT = ("covariate_acc", "id_acc")  # a table that shows more shows the last
 NOTHING_REPORTED = "Nothing is reported for these cells."
 
 
@@ -24,7 +40,27 @@ def names() -> list[str]:
     return [*reference.paper().source.tables, AUTO]
 
 
-def build(results: list[Result], layout: str, seeds: int | Literal["all"] = "all") -> list[Table]:
+def assemble(
+    results: list[Result],
+    metrics: Sequence[str] | None,
+    seeds: int | Literal["all"],
+    layout: str | None,
+    reported: bool,
+    selection: str,
+) -> list[Table]:
+    """The tables a user asks for: of a layout of the paper or, without one, a table of our own for every suite."""
+    if layout is None:
+        built = own_tables(results, DEFAULT_METRICS if metrics is None else metrics, seeds, selection)
+        return with_reported(built, results) if reported else built
+    if metrics is not None:
+        raise UserError("a layout has metrics of its own; leave out --metrics or --layout")
+    built = build(results, layout, seeds, selection)
+    return built if reported else without_reported(built)
+
+
+def build(
+    results: list[Result], layout: str, seeds: int | Literal["all"] = "all", selection: str = TRAINING_DOMAIN
+) -> list[Table]:
     """The tables of one layout, one per suite and preset; `auto`: those that show the most, and ours for other suites.
 
     Reported numbers are in the cells; `without_reported` takes them out.
@@ -34,21 +70,24 @@ def build(results: list[Result], layout: str, seeds: int | Literal["all"] = "all
     kept, suites = checked_seeds(seeds), by_suite(results)
     if layout != AUTO:
         specification = reference.paper().source.tables[layout]
-        built = [fill(layout, found, kept) for found in suites.values() if found[0].suite == specification.suite]
+        built = [
+            fill(layout, found, kept, selection) for found in suites.values() if found[0].suite == specification.suite
+        ]
         built = [table for table in built if any(_is_filled(cell) for row in table.rows for cell in row.cells)]
         if not built:
             raise UserError(f"no results for the layout '{layout}'; make them with: {specification.run}")
         return built
     tables: list[Table] = []
     for found in suites.values():
-        tables += _telling(all_of(found, kept)) or with_reported(own_tables(found, seeds=seeds), found)
+        own = own_tables(found, seeds=seeds, selection=selection)
+        tables += _telling(all_of(found, kept, selection)) or with_reported(own, found)
     return tables
 
 
-def all_of(results: list[Result], seeds: int | None = None) -> list[Table]:
+def all_of(results: list[Result], seeds: int | None = None, selection: str = TRAINING_DOMAIN) -> list[Table]:
     """Every table of the paper for the results of one suite and preset, filled or not."""
     return [
-        fill(name, results, seeds)
+        fill(name, results, seeds, selection)
         for name, table in reference.paper().source.tables.items()
         if table.suite == results[0].suite
     ]
@@ -81,11 +120,13 @@ def _is_filled(cell: Cell) -> bool:
     return cell.mean is not None or bool(cell.note)
 
 
-def fill(layout: str, results: list[Result], seeds: int | None = None) -> Table:
+def fill(layout: str, results: list[Result], seeds: int | None = None, selection: str = TRAINING_DOMAIN) -> Table:
     """One table of the paper with results of one suite and preset, oldest first."""
     paper = reference.paper()
     specification, numbers = paper.source.tables[layout], paper.numbers[layout]
-    shelf = _Shelf(results, specification, seeds)
+    last_only = not {*specification.metrics} <= {*AT_EVERY_CHECKPOINT}
+    selected = select(results, selection, last_only)
+    shelf = _Shelf(selected, specification, seeds)
     metrics = [SHOWN[name] for name in specification.metrics]
     rows, grid = [], []
     for (group, row), reported in zip(specification.rows, numbers, strict=True):
@@ -104,6 +145,7 @@ def fill(layout: str, results: list[Result], seeds: int | None = None) -> Table:
         rows.append(Row(method, group.name if len(specification.heads) == 1 else "", cells, heads))
     if specification.best:
         mark_best(grid, metrics * len(specification.columns))
+    printed = f"As Table {specification.number} of the SCONE paper."
     return Table(
         suite=results[0].suite_label,
         settings=[column.title for column in specification.columns],
@@ -111,7 +153,7 @@ def fill(layout: str, results: list[Result], seeds: int | None = None) -> Table:
         rows=rows,
         heads=tuple(specification.heads),
         layout=layout,
-        caption=f"{specification.caption} As Table {specification.number} of the SCONE paper.",
+        caption=" ".join(filter(None, [specification.caption, printed, describe(selected, selection, last_only)])),
         notes=tuple(specification.notes),
         reported_notes=tuple(specification.reported_notes),
         marks_best=specification.best,
@@ -142,7 +184,8 @@ class _Shelf:
             if _has_values(result, table.trainer):
                 self.runs.setdefault((result.method, result.setting), []).append(result)
                 self.examples[result.setting] = result
-        self.settings: dict[str, str | None] = {}
+        self.names: dict[str, list[str]] = {}  # of settings as results bear them, by the table's
+        self.semantic: dict[str, str | None] = {}  # of each method, where the table leaves the set open
 
     def method_of(self, row: ReportedRow) -> str:
         """The first of its names that was run."""
@@ -157,20 +200,29 @@ class _Shelf:
         if not all(found):
             return Cell(None, None, 0, "")
         runs = [last_runs(results, self.seeds) for results in found]
-        if len(runs) == 1:
-            return measured(runs[0], metric)
-        by_seed = [{r.seed: r.metrics[metric.name] for r in each.ok if metric.name in r.metrics} for each in runs]
-        seeds = sorted(set.intersection(*map(set, by_seed)))
-        notes = list(dict.fromkeys(note for each in runs for note in each.notes))
-        return summary([sum(values[seed] for values in by_seed) / len(by_seed) for seed in seeds], notes)
+        return measured(runs[0], metric) if len(runs) == 1 else average(runs, metric)
 
     def _found(self, method: str, setting: str) -> list[Result]:
-        if setting not in self.settings:
-            names = [name for name, example in self.examples.items() if is_setting(example, setting)]
-            # Where a table leaves the semantic set open, the same one for every row and column.
-            self.settings[setting] = min(names, default=None)
-        name = self.settings[setting]
-        return [] if name is None else self.runs.get((method, name), [])
+        names = self._names(method, setting)
+        if _is_open(setting):
+            if method not in self.semantic:
+                self.semantic[method] = self._usual_semantic(method)
+            names = [name for name in names if _semantic(self.examples[name]) == self.semantic[method]]
+        return self.runs[method, min(names)] if names else []
+
+    def _names(self, method: str, setting: str) -> list[str]:
+        """Of the settings that a method was run in and that the table may mean."""
+        if setting not in self.names:
+            self.names[setting] = [name for name, example in self.examples.items() if is_setting(example, setting)]
+        return [name for name in self.names[setting] if (method, name) in self.runs]
+
+    def _usual_semantic(self, method: str) -> str | None:
+        """One set for all columns of a method: that of most, or else none of all sets, or else the first by name."""
+        settings = {s for _, row in self.table.rows for s in row.settings}
+        settings |= {s for column in self.table.columns for s in column.settings}
+        names = [name for s in settings if _is_open(s) for name in self._names(method, s)]
+        counts = Counter(_semantic(self.examples[name]) for name in names)
+        return min(counts, key=lambda s: (-counts[s], s != NONE, s), default=None)
 
     def _out_share(self, method: str, setting: str, row: ReportedRow) -> Cell:
         """From the notes of the row's own runs, or else of the runs that tried every value."""
@@ -184,6 +236,16 @@ class _Shelf:
             if values:
                 return summary(values)
         return Cell(None, None, 0, "")
+
+
+def _is_open(setting: str) -> bool:
+    """Whether a setting of the paper leaves open which semantic set it has, if any."""
+    return "semantic" not in _parts(setting)
+
+
+def _semantic(result: Result) -> str:
+    setting = result.config.get("setting")
+    return str(setting.get("semantic")) if isinstance(setting, dict) else ""
 
 
 def _has_values(result: Result, wanted: dict[str, str]) -> bool:

@@ -25,8 +25,8 @@ class Trainer:
     needs: ClassVar[frozenset[str]] = frozenset()  # of "wild", "environments"
     starts_from: ClassVar[str | None] = None  # the trainer whose weights this one fine-tunes
     scorer: ClassVar[str] = "energy"  # unless the user names another
-    # What a random search draws a hyperparameter from: U(a,b) is uniform; 10**U(a,b), int 10**U(a,b) and int 2**U(a,b)
-    # are powers of it, those with int rounded down; {a,b,c} is one of these, equally likely.
+    # What `--draws` draws a hyperparameter from: U(a,b) is uniform; 10**U(a,b) and 2**U(a,b) are powers of it; `int`
+    # before these rounds down, `3 *` before that multiplies; {a,b,c} is one of these, equally likely.
     search: ClassVar[dict[str, str]] = {}
 
     @property

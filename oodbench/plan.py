@@ -9,16 +9,18 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from oodbench import results, splits
+from oodbench import model_selection, results, search, splits
 from oodbench.cards import catalogue
 from oodbench.errors import UserError
-from oodbench.registry import DEFAULT_TRAINER, MethodSpec, Part, Registry
+from oodbench.model_selection import LEAVE_ONE_OUT, ORACLE, TRAINING_DOMAIN
+from oodbench.registry import DEFAULT_TRAINER, MethodSpec, Part, Registry, distributions
+from oodbench.search import Distribution
 from oodbench.suite import FOLDER, NONE, SECTIONS, NetworkChoice, Setting, Source, Suite
 
 PROTOCOL = 2  # raised when the harness itself (loop, splits, metrics, a default) changes what numbers come out
@@ -39,7 +41,10 @@ def _stated(record: Any) -> dict[str, Any]:
 
 def _source(source: Source) -> dict[str, Any]:
     """A folder counts by its content, which is among the fingerprints, and not by its place or name."""
-    return {**_stated(source), "dataset": FOLDER if source.dataset.startswith(FOLDER) else source.dataset}
+    stated = {**_stated(source), "dataset": FOLDER if source.dataset.startswith(FOLDER) else source.dataset}
+    if source.embed is not None:
+        stated["embed"] = [source.embed, splits.embedding_code()]
+    return stated
 
 
 def _network(choice: NetworkChoice) -> dict[str, Any]:
@@ -87,6 +92,7 @@ class Training:
     setting: Setting | None  # None where the weights do not depend on it
     parent: "Training | None"  # whose weights it starts from
     init: Path | None = None  # weights given by the user that stand for this training
+    draw: search.Draw | None = None  # of a random search; its values are those of suite and trainer
 
     @property
     def root(self) -> "Training":
@@ -115,11 +121,21 @@ class Training:
             "data": splits.dataset(contents.id.dataset).fingerprint,
             "splits": _stated(contents.splits),
             "mixture": contents.mixture if self.reads_wild else None,
-            "shift": _shift(self.suite, self.setting) if self.setting else None,
+            "shift": self._shift(),
             "seed": self.seed if with_seed else None,
             "init": self.init_digest,
             "parent": self.parent.identity(with_seed) if self.parent else None,
+            **({} if contents.precision == "fp32" else {"precision": contents.precision}),
         }
+
+    def _shift(self) -> dict[str, Any] | None:
+        if self.setting is None:
+            return None
+        held_out = self.suite.held_out(self.setting)
+        if not held_out or self.reads_wild:
+            return _shift(self.suite, self.setting)
+        # Of the setting it sees the domains that are left, and without a mixture to feed all of their images.
+        return {"held_out": held_out, "mixture": self.setting.semantic != NONE}
 
     @cached_property
     def key(self) -> str:
@@ -134,6 +150,7 @@ class Cell:
     method: MethodSpec
     training: Training
     folder: Path
+    drawn_from: "Cell | None" = None  # of a random search: its draw 0
 
     @property
     def suite(self) -> Suite:
@@ -167,7 +184,8 @@ class Cell:
         return self.folder / self.suite.label / setting / method / name
 
     def __str__(self) -> str:
-        return f"{self.suite.setting_name(self.setting)} / {self.method.label} / seed {self.seed}"
+        draw = f" / {self.training.draw}" if self.training.draw is not None else ""
+        return f"{self.suite.setting_name(self.setting)} / {self.method.label} / seed {self.seed}{draw}"
 
     def is_done(self) -> bool:
         try:
@@ -186,6 +204,7 @@ class Plan:
     cells: list[Cell]
     done: list[Cell]
     left_out: dict[str, str]  # methods of `all` that do not fit the suite, and why
+    for_selection: list[Cell]  # those that only select among the others: with two domains held out
 
     @cached_property
     def todo(self) -> list[Cell]:
@@ -223,9 +242,15 @@ def make(
     force: bool = False,
     init: Path | None = None,
     sweep: str | None = None,
+    draws: int = 1,
+    selection: str = TRAINING_DOMAIN,
 ) -> Plan:
     """Everything that can be wrong with a request is found here, before anything trains."""
     swept = suite.sweep(sweep)
+    if draws < 1:
+        raise UserError(f"{draws} draws are none; choose --draws 1, which is what the suite says, or more")
+    model_selection.check(selection)
+    assignments = list(assignments)
     words = methods.split(",") if isinstance(methods, str) else methods
     names = [word.strip() for word in words if word.strip()]
     if not names:
@@ -237,14 +262,6 @@ def make(
         variants = [assign(suite, specs, choice)[1] for choice in _choices(swept.set)]
         specs = list({spec.label: spec for variant in variants for spec in variant}.values())
     left_out = {name: f"cannot be used: {why}" for name, why in registry.broken.items() if "all" in names}
-    for spec in list(specs):
-        missing = spec.needs - suite.provides
-        if missing:
-            reason = f"needs {' and '.join(sorted(missing))} data, which the suite '{suite.name}' does not have"
-            if spec.name in {each.name for each in named}:
-                raise UserError(f"the method '{spec.name}' {reason}; leave it out or choose another suite")
-            left_out[spec.name] = reason
-            specs.remove(spec)
     chosen = [suite.setting(text) for text in settings] or suite.settings
     if swept is not None:
         chosen = [
@@ -253,18 +270,89 @@ def make(
             for choice in _choices(swept.setting)
         ]
     chosen = list(dict.fromkeys(chosen))
+    paired, pairs = _pairs(suite, chosen) if selection == LEAVE_ONE_OUT else (suite, [])
+    by_name = {each.name for each in named}
+    for spec in list(specs):
+        reason = _misfit(paired, spec, [*chosen, *pairs])
+        if reason is not None:
+            if spec.name in by_name:
+                raise UserError(f"the method '{spec.name}' {reason}; leave it out or choose another suite")
+            left_out[spec.name] = reason
+            specs.remove(spec)
+    fixed = {_target(assignment) for assignment in assignments} | set(swept.set if swept is not None else ())
+    searched = {spec.label: _searched(suite, spec, fixed, init) for spec in specs}
+    for spec in specs:
+        if draws > 1 and not searched[spec.label] and (spec.name in by_name or not any(searched.values())):
+            raise UserError(
+                f"the method '{spec.name}' has nothing to draw on '{suite.name}': neither states a distribution of "
+                "what --set leaves open; leave out --draws"
+            )
     if not seeds:
         raise UserError("no seed given; name at least one, for example --seeds 0,1,2")
-    cells = []
+    cells: list[Cell] = []
     for seed in dict.fromkeys(seeds):
         if seed < 0:
             raise UserError(f"seed {seed} is negative; seeds are whole numbers from 0")
         for spec in specs:
-            for setting in chosen:
-                training = _training(suite, registry, spec.trainer, setting, seed, init)
-                cells.append(Cell(setting, spec, training, folder))
+            drawn = [search.draw(searched[spec.label], seed, number) for number in range(1, draws)]
+            for setting in [*chosen, *pairs]:
+                training = _training(paired if setting in pairs else suite, registry, spec.trainer, setting, seed, init)
+                cell = Cell(setting, spec, training, folder)
+                found = {cell.key: cell}
+                for draw in drawn:  # where there are few values to draw from, the same may come again: it is one cell
+                    at = _at(cell, draw)
+                    found.setdefault(at.key, at)
+                cells += found.values()
     done = [] if force else [cell for cell in cells if cell.is_done()]
-    return Plan(suite, folder, cells, done, left_out)
+    return Plan(paired, folder, cells, done, left_out, [cell for cell in cells if cell.setting in pairs])
+
+
+def _pairs(suite: Suite, settings: Sequence[Setting]) -> tuple[Suite, list[Setting]]:
+    """The settings that hold out another domain with the one of each setting, and the suite that knows them."""
+    pairs = list(dict.fromkeys(pair for setting in settings for pair in suite.pairs_with(setting)))
+    suite = suite.with_pairs()
+    if not pairs or not all(_training_domains(suite, pair) for pair in pairs):
+        raise UserError(
+            f"{LEAVE_ONE_OUT} trains without two domains and needs three or more, held out one by one, which "
+            f"'{suite.name}' does not have; choose --selection {TRAINING_DOMAIN} or {ORACLE}"
+        )
+    return suite, pairs
+
+
+def _training_domains(suite: Suite, setting: Setting) -> list[str]:
+    """The domains of the ID data that a setting leaves."""
+    id, held_out = suite.contents.id, suite.held_out(setting)
+    return [name for name in id.domains or splits.dataset(id.dataset).domains if name not in held_out]
+
+
+def _misfit(suite: Suite, spec: MethodSpec, settings: Sequence[Setting]) -> str | None:
+    """Why a method cannot be used, if so: it needs what the suite lacks, or more domains than a setting leaves."""
+    missing = spec.needs - suite.provides
+    if missing:
+        return f"needs {' and '.join(sorted(missing))} data, which the suite '{suite.name}' does not have"
+    if spec.trainer.values.get("environments") in ("native", "auto") or "environments" in spec.needs:
+        for setting in settings:
+            left = _training_domains(suite, setting)
+            if suite.held_out(setting) and len(left) < 2:
+                return f"compares domains, two or more, and '{suite.setting_name(setting)}' leaves {len(left)}"
+    return None
+
+
+def _searched(suite: Suite, spec: MethodSpec, fixed: Container[str], init: Path | None) -> dict[str, Distribution]:
+    """What a search draws for a method: all that has a distribution and is not fixed by the user."""
+    trainer = spec.trainer.card
+    if init is not None and trainer.name == DEFAULT_TRAINER:  # which is not trained then
+        return {}
+    found = {**suite.distributions, **distributions(trainer)}
+    return {name: each for name, each in found.items() if name not in fixed}
+
+
+def _at(cell: Cell, draw: search.Draw) -> Cell:
+    """The cell under drawn values of its recipe and trainer; what it starts from keeps its own."""
+    training, method = cell.training, cell.method.at(draw)
+    suite = training.suite.with_recipe(training.recipe, draw.of("recipe"))
+    training = dataclasses.replace(training, suite=suite, trainer=method.trainer, draw=draw)
+    return Cell(cell.setting, method, training, cell.folder, drawn_from=cell)
 
 
 def _choices(values: Mapping[str, Sequence[Any]]) -> list[list[str]]:
@@ -296,14 +384,20 @@ def _training(
     return training if depends else dataclasses.replace(training, setting=None)
 
 
+def _target(assignment: str) -> str:
+    """What an assignment sets: i-mixup.alpha of i_mixup.alpha=1."""
+    part, dot, key = assignment.partition("=")[0].strip().partition(".")
+    return part.replace("_", "-") + dot + key
+
+
 def assign(suite: Suite, specs: list[MethodSpec], assignments: Iterable[str]) -> tuple[Suite, list[MethodSpec]]:
     """`--set scone.margin=-5` for a trainer or scorer among the chosen, `--set recipe.epochs=3` for the training."""
     for assignment in assignments:
         target, equals, text = assignment.partition("=")
-        part, dot, key = target.strip().partition(".")
+        part, dot, key = _target(target).partition(".")
         if not equals or not dot:
             raise UserError(f"'{assignment}' is not an assignment; write --set method.hyperparameter=value")
-        part, text = part.replace("_", "-"), text.strip()
+        text = text.strip()
         if part in SECTIONS:
             suite = suite.with_value(part, key, text)
             continue

@@ -14,14 +14,15 @@ from oodbench import splits
 from oodbench.plan import Cell
 from oodbench.seeds import derive
 
+UNTOLD = ("presets", "sweeps", "search")  # keys of a suite file that say what may be run, not what was
 SEEDS = ("init", "labelled", "covariate", "semantic", "trainer", "train")  # the purposes a run's seed is derived for
 
 
 def configuration(cell: Cell) -> dict[str, Any]:
-    contents = {key: value for key, value in asdict(cell.suite.contents).items() if key not in ("presets", "sweeps")}
+    contents = {key: value for key, value in asdict(cell.suite.contents).items() if key not in UNTOLD}
     for source in (contents["id"], *contents["semantic"].values(), *contents["covariate"].values()):
         source["dataset"] = splits.dataset(source["dataset"]).name  # of a folder its name, not its place
-    return {
+    told = {
         "trainer": repr(cell.method.trainer.make()),
         "scorer": repr(cell.method.scorer.make()),
         "trainer_values": cell.method.trainer.values,
@@ -33,6 +34,10 @@ def configuration(cell: Cell) -> dict[str, Any]:
         "suite": contents,
         "settings_order": [cell.suite.setting_name(setting) for setting in cell.suite.settings],
     }
+    draw, origin = cell.training.draw, cell.drawn_from
+    if draw is not None and origin is not None:
+        told["search"] = {"draw": draw.number, "of": origin.variant}
+    return told
 
 
 def seeds(cell: Cell) -> dict[str, int]:
@@ -58,10 +63,14 @@ def versions() -> dict[str, str]:
     return found
 
 
-def device_name(device: torch.device) -> str:
+def device_name(device: torch.device, *ways: str) -> str:
+    """Where it ran, and in which ways other than the usual one."""
+    name = str(device)
     if device.type == "cuda":
-        return f"{device} ({torch.cuda.get_device_name(device)})"
-    return f"{device} ({torch.get_num_threads()} threads)" if device.type == "cpu" else str(device)
+        name += f" ({torch.cuda.get_device_name(device)})"
+    elif device.type == "cpu":
+        name += f" ({torch.get_num_threads()} threads)"
+    return ", ".join([name, *ways])
 
 
 def weights_digest(model: torch.nn.Module) -> str:

@@ -21,7 +21,7 @@ class Recipe:
     milestones: list[float] = field(default_factory=lambda: [0.5, 0.75, 0.9])  # of the training, for "steps"
     decay: float = 0.5  # at each milestone
     warmup: float = 0.0  # of the training: the rate rises from 0, and the schedule begins after it
-    augment: Literal["none", "crop-flip", "resized-crop-flip"] = "none"  # of the labelled images
+    augment: Literal["none", "crop-flip", "resized-crop-flip", "domainbed"] = "none"  # of the labelled images
     steps: Literal["labelled", "shortest"] = "labelled"  # what an epoch is, see data.Data.steps
 
     def rate(self, step: int, steps: int) -> float:

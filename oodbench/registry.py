@@ -3,14 +3,15 @@
 import importlib.util
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from oodbench.cards import KINDS, Card, command_name, folder, load_class, read_cards
 from oodbench.errors import UserError, unknown
-from oodbench.schema import parse
+from oodbench.schema import Misfit, conform, parse
+from oodbench.search import Distribution, Draw, read
 
 NEEDS = ("wild", "environments")
 RESERVED = ("all", "recipe", "id", "splits", "network")  # they mean something else in `--methods` and `--set`
@@ -49,6 +50,8 @@ class Registry:
             raise UserError(f"'{path}': expected needs = frozenset({{...}}) of {' and '.join(NEEDS)}, got {needs!r}")
         for need in needs - {*NEEDS}:
             raise UserError(f"'{path}': {unknown('need', str(need), NEEDS)}")
+        if card.kind == "Trainer":
+            distributions(card)
         if card.name in self.cards:
             other = self.cards[card.name].path
             raise UserError(f"the method name '{card.name}' is taken by '{other}'; rename '{path}'")
@@ -97,16 +100,33 @@ class Registry:
         return [self.method(name) for name in self.cards]
 
 
+def distributions(trainer: Card) -> dict[str, Distribution]:
+    """What a random search draws a trainer's hyperparameters from, by TRAINER.NAME."""
+    found = {}
+    try:
+        texts = conform(trainer.settings.get("search", {}), dict[str, str], ("search",))
+        for name, text in texts.items():
+            place = ("search", name)
+            if name in trainer.parameters:
+                found[f"{trainer.name}.{name}"] = read(text, trainer.parameters[name].type, place)
+            elif name not in trainer.settings:  # which a trainer that derives from another may fix
+                raise Misfit(place, str(unknown(f"hyperparameter of {trainer.name}", name, trainer.parameters)))
+    except Misfit as error:
+        raise UserError(f"'{trainer.path}': {error}") from None
+    return found
+
+
 @dataclass(frozen=True)
 class Part:
     """A trainer or a scorer with its hyperparameters."""
 
     card: Card
     changed: Mapping[str, Any] = field(default_factory=dict)
+    drawn: Mapping[str, Any] = field(default_factory=dict)  # by a random search, and not in the label
 
     @property
     def values(self) -> dict[str, Any]:
-        return {name: self.changed.get(name, p.default) for name, p in self.card.parameters.items()}
+        return {name: p.default for name, p in self.card.parameters.items()} | {**self.changed, **self.drawn}
 
     @property
     def label(self) -> str:
@@ -128,7 +148,7 @@ class Part:
         """Import the class and build it."""
         loaded = load_class(self.card)
         try:
-            return loaded(**self.changed)
+            return loaded(**{**self.changed, **self.drawn})
         except UserError:
             raise
         except Exception as error:
@@ -178,6 +198,10 @@ class MethodSpec:
         if scorer.card.name == part:
             scorer = scorer.with_value(key, text)
         return MethodSpec(self.name, trainer, scorer)
+
+    def at(self, draw: Draw) -> "MethodSpec":
+        """This method with what a random search has drawn for its trainer, under the same name and label."""
+        return replace(self, trainer=replace(self.trainer, drawn=draw.of(self.trainer.card.name)))
 
 
 def _short(value: Any) -> str:

@@ -1,11 +1,13 @@
 """Executes a plan: train once per distinct training, then every scorer on the shared outputs."""
 
+import hashlib
 import os
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +16,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from oodbench import metrics, provenance, results, splits
+from oodbench import domain_accuracy, metrics, precision, provenance, results, splits
 from oodbench.cards import catalogue, load_class
 from oodbench.checkpoints import describe, read_weights
 from oodbench.data import Data, Split, WildMixture, as_rows
@@ -31,6 +33,8 @@ from oodbench.seeds import derive
 from oodbench.suite import Setting, Suite
 from oodbench.training import Failed, Loop, Progress, load_tensors
 
+OUTPUTS = "outputs"  # the folder of kept outputs inside a results folder
+
 
 class Reporter(Protocol):
     """Who is told how a run goes."""
@@ -38,6 +42,18 @@ class Reporter(Protocol):
     def training(self, training: Training, number: int, count: int) -> None: ...
     def progress(self, progress: Progress) -> None: ...
     def result(self, result: Result) -> None: ...
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run, where it does not change what is computed."""
+
+    compile: bool = False  # the network's body, on a GPU; on a CPU it would only cost
+    deterministic: bool = False
+    keep_outputs: bool = False  # features and logits of every pass on disk, and read from there
+
+
+PLAIN = Options()
 
 
 def choose_device(name: str) -> torch.device:
@@ -56,11 +72,11 @@ def choose_device(name: str) -> torch.device:
 def build_model(suite: Suite, seed: int) -> Classifier:
     """The suite's network with the initial weights that a seed gives, the same for every trainer."""
     contents = suite.contents
-    data = splits.dataset(contents.id.dataset)
+    mean, std = splits.normalisation(suite)
     network: Network = load_class(catalogue("networks")[contents.network.name])(**contents.network.options)
     torch.manual_seed(derive(seed, "init"))
-    body, dim = network.body(len(data.mean))
-    model = Classifier(body, dim, splits.num_classes(suite), data.mean, data.std)
+    body, dim = network.body(len(mean))
+    model = precision.classifier(contents.precision)(body, dim, splits.num_classes(suite), mean, std)
     return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch leaves this form untyped
 
 
@@ -85,12 +101,18 @@ def training_data(suite: Suite, parts: splits.Parts, setting: Setting | None) ->
     )
 
 
-def execute(plan: Plan, device: torch.device, reporter: Reporter, force: bool = False) -> list[Result]:
+def execute(
+    plan: Plan, device: torch.device, reporter: Reporter, force: bool = False, options: Options = PLAIN
+) -> list[Result]:
     """Run what is still to do; the new results. A cell that fails is a result too, the others go on."""
-    check(plan)
+    check(plan, device)
     _check_writable(plan.folder)
     _use_threads(plan.suite, device)
-    run = _Run(plan, device, reporter, force)
+    with precision.arithmetic(plan.suite.contents.precision, options.deterministic):
+        return _execute(plan, _Run(plan, device, reporter, force, options))
+
+
+def _execute(plan: Plan, run: "_Run") -> list[Result]:
     waiting = list(plan.trainings.values())
     count, finished = len(waiting), 0
     while waiting:
@@ -102,9 +124,9 @@ def execute(plan: Plan, device: torch.device, reporter: Reporter, force: bool = 
                     postponed.append((training, cells))
                     continue
                 finished += 1
-                left = cells if force else [cell for cell in cells if not cell.is_done()]
+                left = cells if run.force else [cell for cell in cells if not cell.is_done()]
                 if left:
-                    reporter.training(training, finished, count)
+                    run.reporter.training(training, finished, count)
                     run.cells(training, left)
         run.only_claimed_left = len(postponed) == len(waiting)
         waiting = postponed
@@ -124,22 +146,80 @@ def _write_rows(parts: splits.Parts, path: Path) -> None:
     write_atomically(path, lambda file: np.savez_compressed(file, **found))
 
 
-def check(plan: Plan) -> None:
-    """What can only be found with the code at hand, still before anything trains."""
-    for method in {cell.method.label: cell.method for cell in plan.todo}.values():
+def check(plan: Plan, device: torch.device) -> None:
+    """What can only be found with the code and the device at hand, still before anything trains."""
+    precision.check(plan.suite.contents.precision, device)
+    for method in {(cell.method.label, str(cell.training.draw)): cell.method for cell in plan.todo}.values():
         method.trainer.make()
         method.scorer.make()
+    for setting, seed in {cell.setting: cell.seed for cell in plan.todo}.items():
+        if setting.covariate in plan.suite.contents.covariate:  # its domains and classes; corruptions come when needed
+            splits.build(plan.suite, setting, seed)
     if plan.todo:
-        build_model(plan.suite, seed=0)  # its options and pretrained weights
+        _rehearse(plan, build_model(plan.suite, seed=0))  # which tells what is wrong with its options and weights
     for training in plan.all_trainings.values():
         if training.init is not None:
             read_weights(build_model(training.suite, training.seed), training.init)
+
+
+class _Rehearsed(Exception):
+    """A trainer has come to its first step."""
+
+
+class _Rehearsal(Loop):
+    """Ends where the training would begin."""
+
+    def passes(self, *_: Any, **__: Any) -> Iterator[dict[str, Any]]:
+        raise _Rehearsed
+
+    def stage(self, name: str) -> Loop:
+        return self
+
+
+def _rehearse(plan: Plan, untrained: Classifier) -> None:
+    """Let trainers that compare environments say what is wrong with these or the batch, on a few images."""
+    smallest: dict[Any, tuple[int, Training, Setting]] = {}  # batch of each trainer and number of domains
+    for training, cells in plan.trainings.values():
+        environments = training.trainer.values.get("environments")
+        if environments is None or training.reads_wild or training.init is not None:
+            continue
+        setting, batch = cells[0].setting, getattr(training.suite.contents.recipes, training.recipe).batch_size
+        what = (training.trainer.card.name, environments, len(plan.suite.held_out(setting)))
+        if what not in smallest or batch < smallest[what][0]:
+            smallest[what] = (batch, training, setting)
+    for _, training, setting in smallest.values():
+        parts = splits.build(training.suite, setting, training.seed)
+        rows = np.arange(min(64, len(parts.labelled)))
+        if parts.labelled.domains is not None:  # some of each
+            rows = np.union1d(rows, np.unique(parts.labelled.domains, return_index=True)[1])
+        data = training_data(training.suite, replace(parts, labelled=parts.labelled.take(rows)), setting=None)
+        loop = _Rehearsal(getattr(training.suite.contents.recipes, training.recipe), 0, torch.device("cpu"))
+        model, chain = deepcopy(untrained), [training]
+        while chain[0].parent is not None:
+            chain.insert(0, chain[0].parent)
+        try:
+            for each in chain:
+                _extend(model, each, loop.device)
+            training.trainer.make().train(model, data, loop)
+        except _Rehearsed:
+            continue
+        except UserError as error:
+            raise UserError(f"'{training.trainer.label}': {error}") from None
+        except Exception:
+            if training.trainer.card.is_ours:
+                raise
+            continue  # a plugin's mistake fails its cells when their turn comes
 
 
 def _check_writable(folder: Path) -> None:
     probe = folder / f".writable-{os.getpid()}"
     write_atomically(probe, lambda file: None)
     probe.unlink(missing_ok=True)
+
+
+def _room(device: torch.device) -> int:
+    """Bytes of the device that a training's images may take: a quarter of what is free. In a CPU's they are already."""
+    return torch.cuda.mem_get_info(device)[0] // 4 if device.type == "cuda" else 0
 
 
 def _use_threads(suite: Suite, device: torch.device) -> None:
@@ -157,6 +237,9 @@ def users_mistakes(part: Part) -> Iterator[None]:
     except UserError as error:
         raise Failed(str(error)) from error
     except Exception as error:
+        if "torch.use_deterministic_algorithms(True)" in str(error):
+            operation = str(error).split(" does not have")[0]
+            raise Failed(f"{operation} cannot be repeated to the bit here; leave out --deterministic") from error
         if part.card.is_ours:
             raise
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == part.card.path]
@@ -175,8 +258,9 @@ class _Trained:
 class _Run:
     """The state of one execution: what is in memory and need not be made again."""
 
-    def __init__(self, plan: Plan, device: torch.device, reporter: Reporter, force: bool) -> None:
-        self.plan, self.device, self.reporter, self.force = plan, device, reporter, force
+    def __init__(self, plan: Plan, device: torch.device, reporter: Reporter, force: bool, options: Options) -> None:
+        self.plan, self.device, self.reporter, self.force, self.options = plan, device, reporter, force, options
+        self.compiles = options.compile and device.type != "cpu"
         self.results: list[Result] = []
         self.only_claimed_left = False
         self._made_anew: set[str] = set()  # under --force, so that each is made anew once
@@ -199,10 +283,11 @@ class _Run:
             for cell in cells:
                 self._store(cell, failure=str(failure))
             return
-        evaluation = Evaluation(trained.model, self.parts(cells[0].setting, training.seed).labelled)
+        kept = self._kept(training, trained.model) if self.options.keep_outputs else None
+        evaluation = Evaluation(trained.model, self.parts(cells[0].setting, training.seed).labelled, kept)
         for cell in cells:
             try:
-                with users_mistakes(cell.method.scorer):
+                with users_mistakes(cell.method.scorer), precision.only_warned():
                     scored, seconds = evaluation.score(cell.method.scorer, self.parts(cell.setting, cell.seed))
             except Failed as failure:
                 self._store(cell, trained, failure=str(failure))
@@ -214,6 +299,7 @@ class _Run:
         model = self._start(training)
         if training.init is not None:
             read_weights(model, training.init)
+            self._compile(model)
             return _Trained(_frozen(model), [], {"weights": f"given by --init {describe(training.init)}"}, 0.0)
         stored = self.file(training, "pt")
         if self.force and training.key not in self._made_anew:
@@ -228,7 +314,7 @@ class _Run:
             write_atomically(stored, lambda file: torch.save(contents, file))
             self._made_anew.add(training.key)
         else:
-            _extend(model, training, self.device)
+            self._complete(model, training)
         self._forget_checkpoints(training)  # also those of a run that was killed just after its last epoch
         model.load_state_dict(contents.pop("model"))
         return _Trained(_frozen(model), **contents)
@@ -241,6 +327,21 @@ class _Run:
         _extend(model, training.parent, self.device)
         return model
 
+    def _complete(self, model: Classifier, training: Training) -> None:
+        """With what the training's own trainer adds, ready to compute."""
+        _extend(model, training, self.device)
+        self._compile(model)
+
+    def _compile(self, model: Classifier) -> None:
+        if self.compiles:
+            precision.compile_body(model)
+
+    def _kept(self, training: Training, model: Classifier) -> Callable[[str], Path]:
+        """The file for a network's outputs of images with a digest; its name counts weights, code and precision."""
+        weights = provenance.weights_digest(model)
+        network = hashlib.sha256(f"{training.key} {weights}".encode()).hexdigest()[:16]
+        return lambda digest: self.plan.folder / OUTPUTS / f"{network}-{digest}.pt"
+
     def _train(self, training: Training, setting: Setting, model: Classifier) -> dict[str, Any]:
         if training.parent is not None:
             with claim(self.file(training.parent, "lock"), wait=True):
@@ -252,15 +353,27 @@ class _Run:
         trainer: Trainer = training.trainer.make()
         recipe = getattr(training.suite.contents.recipes, training.recipe)
         mixture = setting if training.reads_wild else None
-        data = training_data(training.suite, self.parts(setting, training.seed), mixture)
+        parts = self.parts(setting, training.seed)
+        data = training_data(training.suite, parts, mixture).on(self.device, _room(self.device))
         loop = Loop(
-            recipe, derive(training.seed, "train"), self.device, self.file(training, "ckpt"), self.reporter.progress
+            recipe,
+            derive(training.seed, "train"),
+            self.device,
+            self.file(training, "ckpt"),
+            self.reporter.progress,
+            domain_accuracy.observer(training.suite, parts),
         )
-        _extend(model, training, self.device)
+        self._complete(model, training)
         started = time.perf_counter()
         trainer.train(model, data, loop)
         seconds = time.perf_counter() - started
-        return {"model": model.state_dict(), "log": loop.log, "notes": loop.notes, "seconds": seconds}
+        checkpoints = [record["checkpoint"] for record in loop.log if "checkpoint" in record]
+        notes = {**loop.notes, "checkpoints": checkpoints} if checkpoints else loop.notes
+        return {"model": model.state_dict(), "log": loop.log, "notes": notes, "seconds": seconds}
+
+    def _ways(self) -> list[str]:
+        asked = {"deterministic": self.options.deterministic, "compiled": self.compiles}
+        return [way for way, so in asked.items() if so]
 
     def _forget_checkpoints(self, training: Training) -> None:
         for path in self.file(training, "ckpt").parent.glob(f"{training.key}.*ckpt"):
@@ -289,7 +402,7 @@ class _Run:
             config=provenance.configuration(cell),
             seeds=provenance.seeds(cell),
             versions=provenance.versions(),
-            device=provenance.device_name(self.device),
+            device=provenance.device_name(self.device, *self._ways()),
             data=provenance.data(cell, self.parts(cell.setting, cell.seed)),
             weights=provenance.weights_digest(trained.model) if trained else None,
             notes=trained.notes if trained else {},

@@ -15,16 +15,19 @@ import numpy as np
 
 from oodbench.cards import catalogue, code_of, load_class
 from oodbench.datasets import Dataset, Rows, store
+from oodbench.datasets import _embedding as embedding
 from oodbench.datasets._decoder import code as decoder_code
 from oodbench.datasets._jpeg import encoded
 from oodbench.datasets._pictures import Pictures, PictureSet
 from oodbench.datasets._stored import Stored
+from oodbench.datasets._weights import WEIGHTS
 from oodbench.datasets.corrupted import Official, official
 from oodbench.datasets.folders import Folder
 from oodbench.errors import UserError
 from oodbench.seeds import derive
 from oodbench.suite import FOLDER, NONE, Setting, Source, Suite
 
+NEVER_EMPTY = ("labelled", "id", "covariate", "covariate_validation")  # also where there is no wild mixture
 PUBLISHED = {"cifar10": "cifar_c", "mnist": "mnist_c"}  # families of corruptions whose files are published
 
 
@@ -85,9 +88,12 @@ class Parts:
     id: Part  # the three test splits; the covariate one holds corrupted copies of the ID test images
     covariate: Part
     semantic: Part
+    covariate_validation: Part | None = None  # of held-out domains, with labels: for the selection of models alone
 
     def items(self) -> dict[str, Part]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """By name, without a part that the setting does not have."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: part for name, part in found.items() if part is not None}
 
 
 def num_classes(suite: Suite) -> int:
@@ -95,6 +101,14 @@ def num_classes(suite: Suite) -> int:
     if source.classes is not None:
         return len(source.classes)
     return int(dataset(source.dataset).labels().max()) + 1
+
+
+def normalisation(suite: Suite) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation, in [0, 1], of each channel of what the network is given; features keep their own scale."""
+    if suite.contents.id.embed is not None:
+        return (0.0,) * embedding.FEATURES, (1 / embedding.LARGEST,) * embedding.FEATURES
+    data = dataset(suite.contents.id.dataset)
+    return data.mean, data.std
 
 
 def sources(suite: Suite, setting: Setting) -> dict[str, Source]:
@@ -120,6 +134,7 @@ def fingerprints(suite: Suite, setting: Setting) -> dict[str, str]:
 def build(suite: Suite, setting: Setting, seed: int) -> Parts:
     """All parts of one setting under one seed; the same arguments always give the same rows."""
     shares = suite.contents.splits
+    test_share = shares.domain_out if setting.semantic == NONE else shares.semantic_test
 
     def shuffled(part: Part, purpose: str) -> Part:
         return part.take(np.random.default_rng(derive(seed, purpose)).permutation(len(part)))
@@ -129,7 +144,7 @@ def build(suite: Suite, setting: Setting, seed: int) -> Parts:
         if dataset(source.dataset).has_test_part and source.part is None:
             return shuffled(_part(suite, source, test=False), purpose), _part(suite, source, test=True)
         everything = shuffled(_part(suite, source, {"train": False, "test": True}.get(source.part or "all")), purpose)
-        train = int((1 - shares.semantic_test) * len(everything))
+        train = int((1 - test_share) * len(everything))
         return everything.take(slice(train)), everything.take(slice(train, None))
 
     id_source = suite.contents.id
@@ -140,12 +155,13 @@ def build(suite: Suite, setting: Setting, seed: int) -> Parts:
     id_train, id_test = divided(id_source, "labelled")
     if setting.semantic == NONE:
         # Domain generalisation as DomainBed measures it: no wild mixture, the larger part of the held-out domain tests.
-        nothing = id_test.take(slice(0))
+        nothing, aside = id_test.take(slice(0)), None
         if setting.covariate in suite.contents.covariate:
-            test, _ = divided(suite.contents.covariate[setting.covariate], "covariate")
+            test, aside = divided(suite.contents.covariate[setting.covariate], "covariate")
         else:
             test = _corrupted(suite, setting, id_test)
-        return _checked(suite, setting, Parts(id_train, *(nothing,) * 7, id_test, test, nothing))
+        parts = Parts(id_train, *(nothing,) * 7, id_test, test, nothing, aside if held_out else None)
+        return _checked(suite, setting, parts)
     labelled, unlabelled = _cut(id_train, shares.labelled if shares.labelled < 1 else shares.labelled / len(id_train))
     if setting.covariate in suite.contents.covariate:
         clean = unlabelled
@@ -157,7 +173,7 @@ def build(suite: Suite, setting: Setting, seed: int) -> Parts:
             clean, to_corrupt = _cut(unlabelled, 0.5)
         covariate, covariate_test = _corrupted(suite, setting, to_corrupt), _corrupted(suite, setting, id_test)
     mixed_id, id_validation, wild_id = _cut(clean, shares.mixed_validation, shares.id_validation)
-    mixed_covariate, _, wild_covariate = _cut(covariate, shares.mixed_validation, shares.id_validation)
+    mixed_covariate, aside, wild_covariate = _cut(covariate, shares.mixed_validation, shares.id_validation)
     semantic, semantic_test = divided(suite.contents.semantic[setting.semantic], "semantic")
     mixed_semantic, wild_semantic = _cut(semantic, shares.mixed_validation)
     parts = Parts(
@@ -172,6 +188,7 @@ def build(suite: Suite, setting: Setting, seed: int) -> Parts:
         id=id_test,
         covariate=covariate_test,
         semantic=semantic_test,
+        covariate_validation=aside if held_out else None,
     )
     return _checked(suite, setting, parts)
 
@@ -179,7 +196,7 @@ def build(suite: Suite, setting: Setting, seed: int) -> Parts:
 def _checked(suite: Suite, setting: Setting, parts: Parts) -> Parts:
     """That nothing a run reads is empty, and that covariate labels are those of the ID classes."""
     for name, part in parts.items().items():
-        if len(part) == 0 and (setting.semantic != NONE or name in ("labelled", "id", "covariate")):
+        if len(part) == 0 and (setting.semantic != NONE or name in NEVER_EMPTY):
             raise UserError(f"the part '{name}' of {suite.name} is empty; change its classes or shares in {suite.path}")
     classes = num_classes(suite)
     if parts.covariate.labels.max(initial=0) >= classes or parts.wild_covariate.labels.max(initial=0) >= classes:
@@ -201,15 +218,23 @@ def mixed_validation(parts: Parts, setting: Setting) -> Any:
 
 def _part(suite: Suite, source: Source, test: bool | None) -> Part:
     """Rows of a set as the suite's network takes them: as large and with as many channels as the ID images."""
-    id = suite.contents.id
+    id, data = suite.contents.id, dataset(source.dataset)
     size = id.size if source.dataset == id.dataset else side(suite)
-    found: Rows = dataset(source.dataset).part(test, source.classes, source.domains)
-    whole, origin = dataset(source.dataset).arrays(size)[0], dataset(source.dataset).name
+    found: Rows = data.part(test, source.classes, source.domains)
+    origin = data.name
+    if id.embed is not None and isinstance(data, PictureSet):
+        whole: Any = data.pictures(size or data.size)  # not kept, since they are read once
+    else:
+        whole = data.arrays(size)[0]
     if source in suite.contents.covariate.values():
         found = replace(found, labels=_as_id_labels(suite, source, found.labels))
     if source.dataset == id.dataset and id.jpeg is not None:
         whole, origin = _encoded(suite), f"{origin} jpeg-{id.jpeg}"
-    return Part(_with_channels(suite, whole), found.rows, found.labels, found.rows, origin, found.domains)
+    if id.embed is not None:
+        whole, origin = _embedded(suite, source, whole), f"{origin} {id.embed}"
+    else:
+        whole = _with_channels(suite, whole)
+    return Part(whole, found.rows, found.labels, found.rows, origin, found.domains)
 
 
 def _as_id_labels(suite: Suite, source: Source, labels: np.ndarray) -> np.ndarray:
@@ -245,11 +270,49 @@ def _encoded(suite: Suite) -> np.ndarray:
     return store.kept(f"{origin.name}-jpeg-{quality}", version, lambda: encoded(images, quality))
 
 
+def _embedded(suite: Suite, source: Source, images: Any) -> np.ndarray:
+    """A whole set as the features that the suite's embedding gives of its images, computed once."""
+    embed = suite.contents.id.embed
+    assert embed is not None
+    coloured = _with_channels(suite, images)
+
+    def make() -> np.ndarray:
+        return embedding.embedded(coloured, embedding.network(WEIGHTS[embed].path()))
+
+    return store.kept(*_embedding(suite, source), make)
+
+
+def _embedding(suite: Suite, source: Source) -> tuple[str, str]:
+    """The name and version that the features of a set are kept under."""
+    id, data = suite.contents.id, dataset(source.dataset)
+    assert id.embed is not None
+    key = data.key if isinstance(data, PictureSet) else data.name
+    jpeg = f"-jpeg-{id.jpeg}" if source.dataset == id.dataset and id.jpeg is not None else ""
+    version = f"{data.fingerprint}-{decoder_code()}-{WEIGHTS[id.embed].digest}-{embedding_code()}"
+    return f"{key}-{side(suite)}{jpeg}-{id.embed}", version
+
+
+def is_embedded(suite: Suite) -> bool:
+    """Whether the features of the ID data set are there."""
+    return store.kept_file(*_embedding(suite, suite.contents.id)).exists()
+
+
+@cache
+def embedding_code() -> str:
+    """Changes when the code of the embedding does, and with it what was kept of it."""
+    return hashlib.sha256(code_of(Path(embedding.__file__).read_text(encoding="utf-8")).encode()).hexdigest()[:16]
+
+
 def _with_channels(suite: Suite, images: Any) -> Any:
-    """Colour as grey (ITU-R 601 luma) or grey as colour, where the ID images are so."""
-    wanted = len(dataset(suite.contents.id.dataset).mean)
+    """Colour as grey (ITU-R 601 luma) or grey as colour, where the ID images are so; embeddings are of colours."""
+    id = suite.contents.id
+    wanted = 3 if id.embed is not None else len(dataset(id.dataset).mean)
     if images.shape[1] == wanted:
         return images
+    if {wanted, images.shape[1]} != {1, 3}:
+        raise UserError(
+            f"images of {images.shape[1]} channels cannot become like the ID images of {wanted}; choose another set"
+        )
     convert = _grey if wanted == 1 else _coloured
     if isinstance(images, Pictures):
         return images.then(lambda pixels, rows: convert(pixels), channels=wanted)

@@ -9,13 +9,15 @@ from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from oodbench import search
 from oodbench.cards import PACKAGE, catalogue, folder
 from oodbench.errors import UserError, unknown
 from oodbench.recipe import Recipe
-from oodbench.schema import Document, Misfit, Place, conform, parse
+from oodbench.schema import Document, Misfit, Place, conform, parse, text_under
 
+Precision = Literal["fp32", "tf32", "bf16"]
 NONE = "none"  # in place of a semantic set: generalisation alone is measured
 
 
@@ -29,6 +31,7 @@ class Source:
     part: Literal["train", "test", "all"] | None = None  # of a semantic set, then divided here; default: as published
     size: int | None = None  # side of the ID images, where the files do not fix it; other sets follow
     jpeg: int | None = None  # encode the ID images at this quality, as those of a set of JPEG files are
+    embed: Literal["efficientnet-lite0"] | None = None  # all sets as features of this frozen network, not as pixels
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class Splits:
     mixed_validation: float = 0.3  # of each kind of unlabelled images
     id_validation: float = 0.1  # of the clean unlabelled images; as many covariate ones are set aside
     semantic_test: float = 0.3  # of a semantic set, or a domain, that has no test part of its own
+    domain_out: float = 0.2  # of every domain where there is no semantic set: validates, or tests as ID
     covariate_from: Literal["unlabelled", "all"] = "unlabelled"  # whose corrupted copies the mixture may hold
 
 
@@ -114,6 +118,8 @@ class Contents:
     wild: bool = True  # false: no unlabelled mixture is to be had
     mixture: Literal["categorical", "three_masks"] = "categorical"  # how a wild batch is drawn, see data.WildMixture
     sweeps: dict[str, Sweep] = field(default_factory=dict)
+    search: dict[str, str] = field(default_factory=dict)  # recipe.lr: 10**U(-5,-3.5), for --draws; see search.py
+    precision: Precision = "fp32"  # of the network's body; --precision overrides it
     cpu_threads: int | None = None  # on a CPU; where images are small, more threads only wait for each other
     presets: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -146,8 +152,40 @@ class Suite:
 
     def held_out(self, setting: Setting) -> list[str]:
         """The domains of the ID data set that a setting keeps for its covariate split."""
-        source = self.contents.covariate.get(setting.covariate)
+        return self._domains_of(setting.covariate)
+
+    def _domains_of(self, covariate: str) -> list[str]:
+        source = self.contents.covariate.get(covariate)
         return source.domains or [] if source is not None and source.dataset == self.contents.id.dataset else []
+
+    @property
+    def distributions(self) -> dict[str, search.Distribution]:
+        """What a random search draws values of the recipe from."""
+        return _distributions(self.contents)
+
+    def with_recipe(self, kind: str, values: Mapping[str, Any]) -> "Suite":
+        """Values of one of the recipes changed to drawn ones, which `check` has found to make sense."""
+        recipe = dataclasses.replace(getattr(self.contents.recipes, kind), **values)
+        recipes = dataclasses.replace(self.contents.recipes, **{kind: recipe})
+        return dataclasses.replace(self, contents=dataclasses.replace(self.contents, recipes=recipes))
+
+    def with_pairs(self) -> "Suite":
+        """With a covariate set a+b of every two that hold out one domain each, in the order of the suite file."""
+        sources = self.contents.covariate
+        pairs = {
+            f"{a}+{b}": dataclasses.replace(sources[a], domains=[*self._domains_of(a), *self._domains_of(b)])
+            for a, b in self._pairs()
+        }
+        return dataclasses.replace(self, contents=dataclasses.replace(self.contents, covariate={**sources, **pairs}))
+
+    def pairs_with(self, setting: Setting) -> list[Setting]:
+        """The settings, of the suite with pairs, that hold out another domain with the one of this setting."""
+        pairs = [pair for pair in self._pairs() if setting.covariate in pair]
+        return [dataclasses.replace(setting, covariate="+".join(pair)) for pair in pairs]
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        alone = [name for name in self.contents.covariate if len(self._domains_of(name)) == 1]
+        return list(itertools.combinations(alone, 2))
 
     def _complete(self, column: Column) -> Setting:
         given = {key: value for key, value in vars(column).items() if value is not None}
@@ -213,6 +251,15 @@ class Suite:
             raise UserError(f"{section}.{key}={text}: {error.message}") from None
         return dataclasses.replace(self, contents=contents)
 
+    def with_precision(self, name: str | None) -> "Suite":
+        """`--precision`; None is the suite's own."""
+        if name is None:
+            return self
+        if name not in get_args(Precision):
+            raise unknown("precision", name, get_args(Precision))
+        chosen: Any = {"precision": name}
+        return dataclasses.replace(self, contents=dataclasses.replace(self.contents, **chosen))
+
     def with_sets(self, semantic: Sequence[str], covariate: Sequence[str]) -> "Suite":
         """`--semantic` and `--covariate`: settings of these sets instead; each a name of the suite, or folder:PATH."""
         if not semantic and not covariate:
@@ -249,6 +296,7 @@ class Suite:
 
 SECTIONS: dict[str, Any] = {"recipe": Recipe, "id": Source, "splits": Splits, "network": NetworkChoice}
 FOLDER = "folder:"
+RECIPE = "recipe."  # before the name of a value that `search` draws
 
 
 def _name_of_folder(word: str, taken: Mapping[str, Source | None]) -> str:
@@ -264,9 +312,8 @@ def suite_files() -> dict[str, Path]:
 
 
 def title(path: Path) -> str:
-    """A suite's first line in a list, without the work of checking the rest."""
-    values = Document(path).values
-    return str(values.get("title", "(no title)")) if isinstance(values, dict) else "(not a suite)"
+    """A suite's line in a list, without the work of reading the rest."""
+    return text_under(path, "title") or "(no title)"
 
 
 def load(name: str, preset: str | None = None) -> Suite:
@@ -313,7 +360,7 @@ def check(contents: Contents) -> None:
             raise Misfit((*place, "jpeg"), f"expected a quality from 1 to 100, got {source.jpeg}")
         if source.size is not None and not 8 <= source.size <= 1024:
             raise Misfit((*place, "size"), f"expected a side of 8 to 1024 pixels, got {source.size}")
-        for key in ("size", "jpeg"):
+        for key in ("size", "jpeg", "embed"):
             if place != ("id",) and getattr(source, key) is not None:
                 raise Misfit((*place, key), f"'{key}' is for the ID data; other sets follow it")
     for place in [(kind, name) for kind in ("semantic", "covariate", "presets") for name in getattr(contents, kind)]:
@@ -328,20 +375,27 @@ def check(contents: Contents) -> None:
             raise Misfit(("network", "options", option), str(unknown("option of the network", option, known)))
         conform(contents.network.options[option], known[option].type, ("network", "options", option))
     for kind, recipe in vars(contents.recipes).items():
-        for key in ("epochs", "batch_size", "lr"):
-            if getattr(recipe, key) <= 0:
-                raise Misfit(("recipes", kind, key), f"expected more than 0, got {getattr(recipe, key)}")
-        for key in ("momentum", "warmup"):
-            if not 0 <= getattr(recipe, key) < 1:
-                raise Misfit(("recipes", kind, key), f"expected 0 to below 1, got {getattr(recipe, key)}")
-        for key in ("weight_decay", "decay"):
-            if getattr(recipe, key) < 0:
-                raise Misfit(("recipes", kind, key), f"expected 0 or more, got {getattr(recipe, key)}")
+        _check_recipe(recipe, ("recipes", kind))
+    for name, distribution in _distributions(contents).items():
+        for value in distribution.extremes:
+            drawn = dataclasses.replace(contents.recipes.scratch, **{name.removeprefix(RECIPE): value})
+            try:
+                _check_recipe(drawn, ())
+            except Misfit as error:
+                raise Misfit(("search", name), f"'{contents.search[name]}' may draw {value}: {error.message}") from None
     for name, share in vars(contents.splits).items():
         if isinstance(share, float) and not 0 < share < 1 and not (name == "labelled" and share >= 1):
             raise Misfit(("splits", name), f"expected a share between 0 and 1, got {share}")
     if contents.splits.mixed_validation + contents.splits.id_validation >= 1:
         raise Misfit(("splits", "mixed_validation"), "mixed_validation + id_validation leave nothing for the mixture")
+    if contents.id.embed is not None:
+        if contents.corruptions is not None:
+            raise Misfit(("id", "embed"), "embedded images cannot be corrupted; leave out 'embed' or 'corruptions'")
+        for kind, recipe in vars(contents.recipes).items():
+            if recipe.augment != "none":
+                raise Misfit(
+                    ("recipes", kind, "augment"), f"'{recipe.augment}' is for pixels, not features; choose none"
+                )
     if contents.cpu_threads is not None and contents.cpu_threads < 1:
         raise Misfit(("cpu_threads",), f"expected 1 or more, got {contents.cpu_threads}")
     if not contents.settings:
@@ -357,6 +411,26 @@ def check(contents: Contents) -> None:
         except Misfit as error:
             where: Place = ("settings", i) if error.place[0] in given else ("setting",)
             raise Misfit((*where, *error.place), error.message) from None
+
+
+def _check_recipe(recipe: Recipe, place: Place) -> None:
+    for key in ("epochs", "batch_size", "lr"):
+        if getattr(recipe, key) <= 0:
+            raise Misfit((*place, key), f"expected more than 0, got {getattr(recipe, key)}")
+    for key in ("momentum", "warmup"):
+        if not 0 <= getattr(recipe, key) < 1:
+            raise Misfit((*place, key), f"expected 0 to below 1, got {getattr(recipe, key)}")
+    for key in ("weight_decay", "decay"):
+        if getattr(recipe, key) < 0:
+            raise Misfit((*place, key), f"expected 0 or more, got {getattr(recipe, key)}")
+
+
+def _distributions(contents: Contents) -> dict[str, search.Distribution]:
+    types = {f"{RECIPE}{f.name}": f.type for f in dataclasses.fields(Recipe)}
+    for name in contents.search:
+        if name not in types:
+            raise Misfit(("search", name), str(unknown("value to draw", name, types)))
+    return {name: search.read(text, types[name], ("search", name)) for name, text in contents.search.items()}
 
 
 def _overlap(a: Source, b: Source) -> bool:

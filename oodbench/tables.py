@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
+from oodbench import model_selection
 from oodbench.errors import UserError, unknown
 from oodbench.metrics import METRICS, Metric
 from oodbench.reference import Number
@@ -28,6 +29,7 @@ NAMES = {
 }  # fmt: skip
 DEFAULT_METRICS = ("covariate_acc", "id_acc", "fpr95", "auroc")
 SELF_EXPLANATORY = ("id_acc", "auroc")
+AVERAGE = "Average"  # a column over held-out domains
 LONGEST_NOTE = 200  # characters of an error message under a table; the result file has all of it
 
 
@@ -180,9 +182,15 @@ class Table:
 
 
 def build(
-    results: list[Result], metrics: Sequence[str] = DEFAULT_METRICS, seeds: int | Literal["all"] = "all"
+    results: list[Result],
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    seeds: int | Literal["all"] = "all",
+    selection: str | None = model_selection.TRAINING_DOMAIN,
 ) -> list[Table]:
-    """One table per suite; `seeds` keeps that many of the lowest seeds of each method and setting."""
+    """One table per suite; `seeds` keeps that many of the lowest seeds of each method and setting.
+
+    `selection` chooses a checkpoint of results that have several; None takes them as they were at the end.
+    """
     for name in metrics:
         if name not in METRICS:
             raise unknown("metric", name, METRICS)
@@ -190,7 +198,12 @@ def build(
         raise UserError(f"no metrics to show; choose from: {', '.join(METRICS)}")
     kept = checked_seeds(seeds)
     shown = [METRICS[name] for name in dict.fromkeys(metrics)]
-    return [_table(suite, found, shown, kept) for suite, found in by_suite(results).items()]
+    tables = []
+    for suite, found in by_suite(results).items():
+        selected = found if selection is None else model_selection.select(found, selection)
+        caption = "" if selection is None else model_selection.describe(selected, selection)
+        tables.append(replace(_table(suite, selected, shown, kept), caption=caption))
+    return tables
 
 
 def checked_seeds(seeds: int | Literal["all"]) -> int | None:
@@ -222,9 +235,31 @@ def _table(suite: str, results: list[Result], metrics: list[Metric], seeds: int 
     settings = sorted({r.setting for r in results}, key=lambda s: (_position(s, order), s))
     methods = sorted(groups, key=lambda m: (_position(groups[m], GROUPS), groups[m], _rank(m), m))
     grid = [[c for s in settings for c in _cells(runs.get((m, s), []), s, metrics, seeds)] for m in methods]
-    mark_best(grid, metrics * len(settings))
+    titles = list(settings)
+    if _are_domains_of_one_set(results):
+        titles.append(AVERAGE)
+        for method, cells in zip(methods, grid, strict=True):
+            cells += _averages([runs.get((method, s), []) for s in settings], metrics, seeds)
+    mark_best(grid, metrics * len(titles))
     rows = [Row(method, groups[method], cells) for method, cells in zip(methods, grid, strict=True)]
-    return Table(suite, settings, metrics, rows)
+    return Table(suite, titles, metrics, rows)
+
+
+def _are_domains_of_one_set(results: list[Result]) -> bool:
+    """Whether the settings hold out one domain after the other and differ in nothing else: then a mean is of use."""
+    examples = {r.setting: r for r in results if len(model_selection.held_out(r)) == 1}
+    if len(examples) < 2 or any(r.setting not in examples for r in results):
+        return False
+    rest = {str({**r.config["setting"], "covariate": None}) for r in examples.values()}
+    return len(rest) == 1 and len({model_selection.held_out(r) for r in examples.values()}) == len(examples)
+
+
+def _averages(columns: list[list[Result]], metrics: list[Metric], seeds: int | None) -> list[Cell]:
+    """Of all settings, where a method was run in each."""
+    if not all(columns):
+        return [Cell(None, None, 0, "not run in every setting", setting=AVERAGE) for _ in metrics]
+    runs = [last_runs(column, seeds) for column in columns]
+    return [replace(average(runs, metric), setting=AVERAGE) for metric in metrics]
 
 
 def _position(name: str, names: Sequence[str]) -> int:
@@ -256,6 +291,9 @@ def last_runs(results: list[Result], seeds: int | None = None) -> Runs:
     notes = [f"failed: {error} ({_seeds(rs)})" for error, rs in failed.items()]
     if ok and failed:
         notes.insert(0, f"only {_seeds(ok)}")
+    incomplete = [r for r in ok if model_selection.is_selected(r) and r.notes["selection"]["passed_over"]]
+    if incomplete:
+        notes.append(f"selected without draws that failed or lack pairs ({_seeds(incomplete)})")
     left_out = sum(r.variant != variant for r in results)
     if left_out:
         notes.append(f"{left_out} result file{'s' * (left_out > 1)} of other configurations left out")
@@ -272,8 +310,22 @@ def _cells(results: list[Result], setting: str, metrics: list[Metric], seeds: in
 def measured(runs: Runs, metric: Metric) -> Cell:
     recorded = {r.seed: float(r.metrics.get(metric.name, math.nan)) for r in runs.ok}
     lacking = [r for r in runs.ok if not math.isfinite(recorded[r.seed])]
-    notes = [*runs.notes, f"{metric.title} not recorded ({_seeds(lacking)})"] if lacking else runs.notes
+    notes = list(runs.notes)
+    earlier = [r for r in lacking if model_selection.is_selected(r) and not r.notes["selection"]["is_last"]]
+    if earlier:
+        notes.append(f"{metric.title} is known at the last checkpoint, and an earlier one selected ({_seeds(earlier)})")
+    unknown_why = [r for r in lacking if r not in earlier]
+    if unknown_why:
+        notes.append(f"{metric.title} not recorded ({_seeds(unknown_why)})")
     return summary([value for value in recorded.values() if math.isfinite(value)], notes)
+
+
+def average(columns: Sequence[Runs], metric: Metric) -> Cell:
+    """Of several settings, taken for each seed that all of them have and then over seeds."""
+    by_seed = [{r.seed: r.metrics[metric.name] for r in runs.ok if metric.name in r.metrics} for runs in columns]
+    seeds = sorted(set.intersection(*map(set, by_seed)))
+    notes = dict.fromkeys(note for runs in columns for note in runs.notes)
+    return summary([sum(values[seed] for values in by_seed) / len(by_seed) for seed in seeds], list(notes))
 
 
 def summary(values: Sequence[float], notes: Sequence[str] = ()) -> Cell:

@@ -23,6 +23,7 @@ from oodbench.recipe import Recipe
 from oodbench.seeds import derive
 
 Loss = Callable[[Classifier, Batch], Tensor]
+CHECKPOINTS = 20  # at most so many epochs of a training are observed
 
 
 class Stateful(Protocol):
@@ -60,6 +61,7 @@ class Loop:
     device: torch.device
     checkpoint: Path | None = None  # where to save progress and resume from
     report: Callable[[Progress], None] = _silent
+    observe: Callable[[Classifier], dict[str, Any]] | None = None  # tells what the log shall know of a checkpoint
     log: list[dict[str, Any]] = field(default_factory=list)  # one record per epoch
     notes: dict[str, Any] = field(default_factory=dict)  # what the trainer found out and the result shall tell
     step: int = 0  # optimiser steps taken before this one
@@ -72,7 +74,7 @@ class Loop:
     def stage(self, name: str) -> "Loop":
         """A loop for one of several trainings within this one, resumed on its own; its last state stays on disk."""
         path = None if self.checkpoint is None else self.checkpoint.with_suffix(f".{name}.ckpt")
-        inner = Loop(self.recipe, self.seed, self.device, path, self.report)
+        inner = Loop(self.recipe, self.seed, self.device, path, self.report, self.observe)
         inner._keep_last = True
         return inner
 
@@ -185,10 +187,13 @@ class Loop:
                 losses[i] = step(batch).detach()
                 clock.tick(epoch + (i + 1) / self._steps, len(batch) + (0 if batch.wild is None else len(batch.wild)))
             _refuse_nan(losses, epoch * self._steps, self.log)
-            record = {"epoch": epoch, "lr": recipe.rate(self.step, self.steps_in_all), "loss": losses.mean().item()}
+            loss = losses.mean().item()
+            record: dict[str, Any] = {"epoch": epoch, "lr": recipe.rate(self.step, self.steps_in_all), "loss": loss}
             record |= {name: (total / self._steps).item() for name, total in self._sums.items()}
+            if self.observe is not None and epoch in observed_epochs(recipe.epochs):
+                record["checkpoint"] = {"epoch": epoch, "step": self.step + 1, **self._observed(model)}
             self.log.append(record)
-            clock.loss = record["loss"]
+            clock.loss = loss
             yield record
         if self._keep_last and first < recipe.epochs:
             saver.save(recipe.epochs, always=True)
@@ -202,10 +207,26 @@ class Loop:
                 if isinstance(module, _BatchNorm):
                     module.eval()
 
+    def _observed(self, model: Classifier) -> dict[str, Any]:
+        """Of the network in eval mode; the training goes on as if nobody had looked."""
+        assert self.observe is not None
+        modes = {module: module.training for module in model.modules()}
+        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
+            found = self.observe(model.eval())
+        for module, mode in modes.items():
+            module.training = mode
+        return found
+
     def _set_rates(self) -> None:
         for optimizer, lr in self._optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = replace(self.recipe, lr=lr).rate(self.step, self.steps_in_all)
+
+
+def observed_epochs(epochs: int) -> set[int]:
+    """Every epoch, or as many as are observed at most, evenly spaced; always the last."""
+    count = min(epochs, CHECKPOINTS)
+    return {round(i * epochs / count) - 1 for i in range(1, count + 1)}
 
 
 def _refuse_nan(losses: Tensor, first_step: int, log: list[dict[str, Any]]) -> None:

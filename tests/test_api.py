@@ -3,6 +3,7 @@
 import ast
 import io
 from contextlib import redirect_stdout
+from pathlib import Path
 
 import pytest
 
@@ -127,6 +128,16 @@ def test_the_table_is_the_commands_in_every_format(by_command, capsys):
     for format in ("markdown", "latex", "csv", "json"):
         assert main(["table", str(by_command), "--format", format, "--metrics", "auroc,id_acc", "--seeds", "1"]) == 0
         assert oodbench.table(by_command, format, ["auroc", "id_acc"], seeds=1) == capsys.readouterr().out
+
+
+def test_a_layout_of_the_paper_is_the_commands_with_what_is_reported(capsys):
+    committed = Path(__file__).parent.parent / "results" / "mnist-c"
+    assert main(["table", str(committed), "--layout", "mnist", "--with", "reported"]) == 0
+    table = oodbench.table(committed, layout="mnist", reported=True)
+    assert table == capsys.readouterr().out
+    assert "*reported*" in table and "*reported*" not in oodbench.table(committed, layout="mnist")
+    with pytest.raises(oodbench.UserError, match="a layout has metrics of its own"):
+        oodbench.table(committed, metrics=["auroc"], layout="mnist")
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def status(*name):
 
 def test_status_says_of_every_data_set_whether_it_is_there(home):
     shown = status()
-    assert list(shown) == list(catalogue("datasets"))
+    assert list(shown) == [*catalogue("datasets"), "efficientnet-lite0"]
     for name in ("mnist", "fashion-mnist", "cifar10", "cifar100"):
         assert shown[name] == ("missing", f"not in {home / name}; get it with: oodbench data get {name}")
     assert shown["digits"][0] == "verified" and shown["digits"][1].startswith("comes with a package: scikit-learn's")

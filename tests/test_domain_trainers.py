@@ -17,7 +17,7 @@ from oodbench.cli import main
 from oodbench.data import Batch, Data, Split
 from oodbench.errors import UserError
 from oodbench.method import Classifier, Loop
-from oodbench.methods.arm import InContext, add_input_channel
+from oodbench.methods.arm import Convolution, InContext, add_input_channel
 from oodbench.methods.groupdro import GroupWeights
 from oodbench.methods.mmd import kernel
 from oodbench.methods.mtl import Embeddings
@@ -543,6 +543,14 @@ def test_the_first_layer_can_be_given_a_channel():
         add_input_channel(nn.Sequential(nn.Conv2d(1, 5, 3)), 3)
 
 
+def test_arms_convolution_is_the_plain_one_also_where_images_are_single_values():
+    ours, plain = Convolution(7, 3), nn.Conv2d(7, 3, 5, padding=2)
+    plain.load_state_dict(ours.state_dict())
+    for side in (1, 2, 9):
+        x = torch.randn(4, 7, side, side)
+        torch.testing.assert_close(ours(x), plain(x))
+
+
 def test_arms_context_network_learns_and_the_published_one_only_moves_its_statistics(data, new_model):
     for context, learns in (("trained", True), ("published", False)):
         model = new_model()
@@ -787,5 +795,5 @@ def test_wrong_environments_end_the_command_in_one_line(tmp_path, capsys):
     assert capsys.readouterr().err == message and not (tmp_path / "res").exists()
     assert main([*chosen, "--set", "coral.environments=native"]) == 2
     assert "environments" in capsys.readouterr().err
-    assert main([*chosen, "--set", "coral.environments=random:2", "--set", "recipe.batch_size=3"]) == 1
-    assert "choose recipe.batch_size=4 or more" in capsys.readouterr().err
+    assert main([*chosen, "--set", "coral.environments=random:2", "--set", "recipe.batch_size=3"]) == 2
+    assert "choose recipe.batch_size=4 or more" in capsys.readouterr().err and not (tmp_path / "res").exists()

@@ -25,13 +25,14 @@ cli_data plots
 cli_parser
 runner render comparison contact_sheet
 layouts
-evaluation provenance checkpoints tables
+evaluation provenance checkpoints tables domain_accuracy
 plan
+model_selection
 splits results reference
 suite registry
 cards
-method selection
-outputs training functional
+method selection search
+outputs training functional precision
 data networks
 corruptions
 datasets

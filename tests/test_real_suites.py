@@ -182,8 +182,8 @@ def test_the_network_and_the_corruptions_of_every_preset_take_images_of_its_size
     if "pretrained" in suite.contents.network.options:
         suite = suite.with_value("network", "pretrained", "false")  # which would be fetched
     id, family = suite.contents.id, suite.contents.corruptions
-    side = splits.side(suite)
-    channels = len(splits.dataset(id.dataset).mean)
+    side = splits.side(suite) if id.embed is None else 1
+    channels = len(splits.normalisation(suite)[0])
     image = np.random.default_rng(0).integers(0, 256, (1, channels, side, side), dtype=np.uint8)
     for setting in suite.settings:
         if setting.covariate not in suite.contents.covariate:

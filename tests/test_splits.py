@@ -486,7 +486,29 @@ def test_without_a_semantic_set_all_of_the_other_domains_train_or_test(styles):
     assert train + test == 3 * 42 and train == int(0.8 * 126)
     assert len(parts.covariate) == int(0.8 * 42) and {*parts.covariate.domains} == {PACS.domains.index("photo")}
     empty = [name for name, part in parts.items().items() if len(part) == 0]
-    assert set(empty) == set(parts.items()) - {"labelled", "id", "covariate"}
+    assert set(empty) == set(parts.items()) - {"labelled", "id", "covariate", "covariate_validation"}
+
+
+def test_a_held_out_domain_keeps_a_part_for_selection_that_is_tested_on_nowhere(styles):
+    alone = splits.build(STYLES, STYLES.setting("covariate=photo"), 0)
+    assert len(alone.covariate) + len(alone.covariate_validation) == 42  # all of the domain
+    assert not {*alone.covariate.rows} & {*alone.covariate_validation.rows}
+    # Beside a semantic set: of 42, 29 unlabelled (70 %) and 13 test; of the 29, 9 for the mixed validation set, then 3.
+    parts = splits.build(styles, styles.settings[0], 0)
+    assert (len(parts.covariate), len(parts.mixed_covariate), len(parts.covariate_validation)) == (13, 9, 3)
+    assert len(parts.wild_covariate) == 42 - 13 - 9 - 3
+    usual = splits.build(SUITE, SUITE.settings[0], 0)
+    assert usual.covariate_validation is None and "covariate_validation" not in usual.items()
+
+
+def test_the_share_of_domains_is_its_own_and_does_not_move_that_of_a_semantic_set(styles):
+    fewer = STYLES.with_value("splits", "domain_out", "0.5")
+    parts = splits.build(fewer, fewer.setting("covariate=photo"), 0)
+    assert (len(parts.covariate), len(parts.labelled)) == (21, 63)
+    changed, usual = (
+        splits.build(each, styles.settings[0], 0) for each in (styles.with_value("splits", "domain_out", "0.5"), styles)
+    )
+    assert {n: p.digest for n, p in changed.items().items()} == {n: p.digest for n, p in usual.items().items()}
 
 
 def test_an_unknown_domain_is_answered_with_those_there_are(styles):

@@ -1,7 +1,7 @@
 """Data sets that are fetched or added once, and then read from the data folder."""
 
 import os
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -40,15 +40,15 @@ def existing(path: Path, name: str) -> Path:
     return path
 
 
-class Fetched(Dataset):
-    """What `oodbench data` asks of a set that does not come with a package."""
+class Obtained(ABC):
+    """What `oodbench data` asks of anything that lies in the data folder."""
 
+    name: ClassVar[str]
     sources: ClassVar[tuple[Source, ...]] = ()
-    source = "the data folder"
 
     @abstractmethod
     def is_there(self) -> bool:
-        """Whether the set can be read; UserError if it is there and damaged."""
+        """Whether it can be read; UserError if it is there and damaged."""
 
     @abstractmethod
     def state(self) -> tuple[str, str]:
@@ -86,6 +86,12 @@ class Fetched(Dataset):
         """Take what the user has: an archive or a folder in any known layout."""
         with store.working_folder() as work:
             return self.take(existing(path, self.name), work / "unpacked", f"added from {path.name}")()
+
+
+class Fetched(Obtained, Dataset):
+    """A set that does not come with a package."""
+
+    source = "the data folder"
 
 
 class Stored(Fetched):

