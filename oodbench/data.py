@@ -37,6 +37,13 @@ class Streamed:
     def __len__(self) -> int:
         return len(self.pictures)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.pictures.shape)
+
+    def __getitem__(self, some: slice) -> "Streamed":
+        return Streamed(self.pictures[some])
+
     def index_select(self, dim: int, rows: Tensor) -> Tensor:
         """As a tensor's: rows in any order."""
         return torch.from_numpy(np.asarray(self.pictures[rows.numpy()]))

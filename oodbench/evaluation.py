@@ -20,6 +20,7 @@ from oodbench.splits import Part as Images
 from oodbench.splits import Parts
 from oodbench.training import Failed, load_tensors
 
+ROWS = 8192  # scored at a time: what a scorer needs for a row is not needed for all rows at once
 TEST_SPLITS = ("id", "covariate", "semantic")
 
 
@@ -97,13 +98,17 @@ class Evaluation:
         if key not in self._scores:
             started = time.perf_counter()
             with torch.no_grad():
-                values = scorer.score(out)
+                values = torch.cat([_checked(spec, scorer.score(some), len(some.logits)) for some in out.split(ROWS)])
             spent = time.perf_counter() - started
             name, rows = spec.card.name, len(images)
-            if not isinstance(values, Tensor) or values.shape != (rows,):
-                found = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else f"a {type(values).__name__}"
-                raise UserError(f"'{name}' scored {rows} rows with {found}; return a tensor of one number per row")
             if not values.isfinite().all():
                 raise Failed(f"'{name}' gave {int((~values.isfinite()).sum())} of {rows} scores that are not finite")
             self._scores[key] = values.detach(), spent
         return self._scores[key]
+
+
+def _checked(spec: Part, values: object, rows: int) -> Tensor:
+    if isinstance(values, Tensor) and values.shape == (rows,):
+        return values
+    found = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else f"a {type(values).__name__}"
+    raise UserError(f"'{spec.card.name}' scored {rows} rows with {found}; return a tensor of one number per row")

@@ -59,4 +59,4 @@ class Scorer(ABC):
 
     @abstractmethod
     def score(self, out: Outputs) -> Tensor:
-        """Scores of N rows."""
+        """Scores of N rows, each on its own: a large split comes in parts."""
