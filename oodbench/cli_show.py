@@ -65,6 +65,9 @@ def _show_method(method: MethodSpec) -> None:
     )
     for part in (method.trainer, method.scorer):
         _show_parameters(part.card)
+    drawn = method.trainer.card.settings.get("search", {})
+    if drawn:
+        print(f"--draws:  {', '.join(f'{name} from {text}' for name, text in drawn.items())}")
     print(f"file:     {own.path}")
 
 
@@ -75,30 +78,41 @@ def _show_suite(suite: suites.Suite) -> None:
     for kind, recipe in vars(contents.recipes).items():
         print(f"{kind + ':':9} " + ", ".join(f"{key} {value}" for key, value in vars(recipe).items()))
     print(f"presets:  {', '.join(contents.presets) or 'none'}")
-    print(f"semantic: {', '.join(contents.semantic)}")
+    print(f"semantic: {', '.join(contents.semantic) or 'none, unless --semantic names one'}")
     if contents.covariate:
         print(f"covariate: {', '.join(contents.covariate)}")
     if contents.corruptions is not None:
         steps = suites.severities(contents.corruptions)
         told = f"severities {steps[0]}-{steps[-1]}" if len(steps) > 1 else "one severity"
         print(f"covariate: {', '.join(suites.corruption_kinds(contents.corruptions))} ({told})")
+    if contents.search:
+        print(f"--draws:  {', '.join(f'{name} from {text}' for name, text in contents.search.items())}")
     for name, sweep in contents.sweeps.items():
         values = {**sweep.set, **sweep.setting}
         print(
             f"sweep {name}: {sweep.methods}, " + "; ".join(f"{k} {', '.join(map(str, v))}" for k, v in values.items())
         )
     for setting in suite.settings:
-        shares = f"pi_c {setting.pi_c:g}, pi_s {setting.pi_s:g}"
-        print(f"\nsetting {suite.setting_name(setting)}: {setting.covariate} at severity {setting.severity}, {shares}")
+        print(f"\nsetting {suite.setting_name(setting)}: {_describe(suite, setting)}")
         try:
             parts = splits.build(suite, setting, seed=0)
         except UserError as error:  # the data is not here yet
             print(f"  {error}")
             continue
         for name, part in parts.items().items():
-            print(f"  {name:16} {len(part):6,} images of {part.origin}")
+            if len(part):
+                print(f"  {name:20} {len(part):6,} images of {part.origin}")
     print()
     for name in sorted({source.dataset for source in (contents.id, *contents.semantic.values())}):
         word, details = cli_data.state(name)
         print(f"data set {name}: {word}, {details}")
     print(f"file: {suite.path}")
+
+
+def _describe(suite: suites.Suite, setting: suites.Setting) -> str:
+    words = [f"{setting.covariate} held out" if suite.held_out(setting) else setting.covariate]
+    if setting.covariate not in suite.contents.covariate:
+        words[0] += f" at severity {setting.severity}"
+    if setting.semantic != suites.NONE:
+        words.append(f"pi_c {setting.pi_c:g}, pi_s {setting.pi_s:g}")
+    return ", ".join(words)

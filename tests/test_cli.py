@@ -129,6 +129,13 @@ def test_show_describes_a_suite_its_settings_sizes_and_sources(name):
         assert part in out
 
 
+def test_show_says_what_a_random_search_draws_from_and_what_is_held_out():
+    out = assert_done(oodbench("show", "pacs"))
+    assert "\n--draws:  recipe.lr from 10**U(-5,-3.5), " in out and "\nsetting covariate=photo: photo held out\n" in out
+    assert "\n--draws:  gamma from 10**U(-1,1)\n" in assert_done(oodbench("show", "coral"))
+    assert "--draws" not in assert_done(oodbench("show", "erm"))
+
+
 def test_show_of_the_embedded_suite_counts_images_and_names_where_they_come_from():
     out = assert_done(oodbench("show", "digits-c"))
     assert re.search(r"^setting photo-patches: gaussian_noise at severity 3, pi_c 0\.5, pi_s 0\.1$", out, re.MULTILINE)
