@@ -41,8 +41,8 @@ class IRM(Trainer):
         def loss(model: Classifier, batch: Batch) -> Tensor:
             weight, restart = penalty_weight(loop.step, loop.steps_in_all, self.warmup, self.penalty)
             if restart:
-                loop.restart_optimizer()
-            # As in the authors' code, a large lambda shrinks the risk instead of blowing up the step.
+                loop.restart_optimizer(shrink=max(weight, 1.0))
+            # As in the authors' code, a large lambda shrinks risk and weight decay instead of blowing up the step.
             return self.risk(model, batch, count, loop, weight) / max(weight, 1.0)
 
         for _ in loop.epochs(model, data, loss):

@@ -161,9 +161,11 @@ class Loop:
             )
         return data, count
 
-    def restart_optimizer(self) -> None:
-        """Forget the momentum of `epochs`, as a new optimiser would."""
+    def restart_optimizer(self, shrink: float = 1.0) -> None:
+        """Forget the momentum of `epochs`, as a new optimiser would; divide the weight decay as the loss is divided."""
         self._optimizer.state.clear()
+        for group in self._optimizer.param_groups:
+            group["weight_decay"] /= shrink
 
     def passes(
         self, model: Classifier, data: Data, step: Callable[[Batch], Tensor], state: Sequence[Stateful]

@@ -543,6 +543,15 @@ def test_the_penalty_is_one_while_warming_up_and_the_optimiser_restarts_once(ste
     assert penalty_weight(step, 20, 500, 7.0) == expected  # half of a short training
 
 
+@pytest.mark.parametrize(("name", "penalty", "share"), [("irm", 50.0, 1 / 50), ("irm", 0.5, 1.0), ("vrex", 50.0, 1.0)])
+def test_a_large_penalty_of_irm_shrinks_the_weight_decay_as_it_shrinks_the_risk(
+    name, penalty, share, digits, erm_weights
+):
+    _, loop = finetuned(digits, erm_weights, name, epochs=2, penalty=penalty, warmup=1)
+    decay = loop._optimizer.param_groups[0]["weight_decay"]
+    assert decay == pytest.approx(share * loop.recipe.weight_decay) and decay > 0
+
+
 # --- wrong values ---------------------------------------------------------------------------------------------------
 
 
