@@ -37,7 +37,9 @@ def test_every_script_prints_rows_of_the_table(name, script):
     rows = [str(row) for row in script(name).rows(True)]
     assert rows
     for row in rows:
-        assert re.fullmatch(r"\| [^|]+ \| [^|]+ \| [^|]* \| (met|missed by \d+ %|for comparison|not measured) \|", row)
+        assert re.fullmatch(
+            r"\| [^|]+ \| [^|]+ \| [^|]* \| (met|missed by [\d.]+ %|for comparison|not measured) \|", row
+        )
 
 
 def test_the_report_runs_every_script(script):
@@ -48,6 +50,7 @@ def test_a_verdict_says_by_how_much_an_aim_is_missed(script):
     row = script("timing").Row
     assert str(row("a : b", 1.05, 1.05)) == "| a : b | 1.05 × | ≤ 1.05 × | met |"
     assert str(row("a : b", 1.26, 1.05)) == "| a : b | 1.26 × | ≤ 1.05 × | missed by 20 % |"
+    assert str(row("a : b", 1.053, 1.05)) == "| a : b | 1.05 × | ≤ 1.05 × | missed by 0.3 % |"
     assert str(row("a : b", 8, 10, at_least=True)) == "| a : b | 8.00 × | ≥ 10.0 × | missed by 20 % |"
     assert str(row("a", 1234, unit="MB")) == "| a | 1,234 MB |  | for comparison |"
     assert str(row("a", None, 5, "s", remark="needs PEER")) == "| a | needs PEER | ≤ 5.00 s | not measured |"

@@ -24,7 +24,7 @@ from oodbench.outputs import forward
 
 def rows(quick: bool) -> Iterator[Row]:
     model = network("wrn", depth=10, width=1) if quick else network("wrn", depth=40, width=2)
-    images = parts(bank=100, each=20) if quick else parts(bank=500, each=150)
+    images = parts(bank=100, each=20) if quick else parts(bank=300, each=100)
     every, chosen = (images.labelled, images.id, images.covariate, images.semantic), scorers(*CLOSED_FORM)
 
     def harness_pass() -> None:

@@ -72,7 +72,7 @@ def rows(quick: bool) -> Iterator[Row]:
     package = import_with_torchvision("pytorch_ood")
     import_with_torchvision("pytorch_ood.benchmark.base")
     model = network("wrn", depth=10, width=1) if quick else network("wrn", depth=40, width=2)
-    images = parts(bank=60, each=20) if quick else parts(bank=200, each=50)
+    images = parts(bank=60, each=20) if quick else parts(bank=120, each=40)
     chosen, run = scorers(*CLOSED_FORM), peer(model, images, package)
 
     def ours() -> None:

@@ -28,7 +28,8 @@ class Row:
             return "for comparison"
         if self.measured >= self.aim if self.at_least else self.measured <= self.aim:
             return "met"
-        return f"missed by {100 * abs(self.measured / self.aim - 1):.0f} %"
+        percent = 100 * abs(self.measured / self.aim - 1)
+        return f"missed by {percent:.{0 if percent >= 1 else 1}f} %"
 
     def __str__(self) -> str:
         measured = self.remark if self.measured is None else f"{_figure(self.measured)} {self.unit}"
