@@ -12,7 +12,7 @@ from typing import Literal
 from oodbench import layouts
 from oodbench.cards import folder
 from oodbench.errors import UserError
-from oodbench.model_selection import select
+from oodbench.model_selection import by_protocol, select
 from oodbench.reference import SHOWN
 from oodbench.results import Result
 from oodbench.schema import Document
@@ -127,7 +127,7 @@ def with_results(results: list[Result], expected: list[Result], same_machine: bo
         points = (
             tolerances().same_machine if same_machine else limits.suites.get(theirs[suite][0].suite, limits.default)
         )
-        cells, wanted = _cells(select(ours[suite])), _cells(select(theirs[suite]))  # as tables show them
+        cells, wanted = _cells(ours[suite]), _cells(theirs[suite])
         for place, runs in wanted.items():
             for metric in points:
                 where = (suite, "", *place, metric)
@@ -136,9 +136,9 @@ def with_results(results: list[Result], expected: list[Result], same_machine: bo
 
 
 def _cells(results: list[Result]) -> dict[tuple[str, str], list[Result]]:
-    """By setting and method."""
+    """By setting and method, as tables show them."""
     grouped: dict[tuple[str, str], list[Result]] = {}
-    for result in results:
+    for result in [r for some, last_only in by_protocol(results) for r in select(some, last_only=last_only)]:
         grouped.setdefault((result.setting, result.method), []).append(result)
     return dict(sorted(grouped.items()))
 

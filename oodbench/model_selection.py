@@ -11,6 +11,7 @@ from typing import Any
 
 from oodbench.errors import unknown
 from oodbench.results import Result
+from oodbench.suite import NONE
 
 TRAINING_DOMAIN, ORACLE, LEAVE_ONE_OUT = "training-domain", "oracle", "leave-one-domain-out"
 RULES = {
@@ -70,6 +71,21 @@ class _Impossible(Exception):
 def check(rule: str) -> None:
     if rule not in RULES:
         raise unknown("selection", rule, RULES)
+
+
+def by_protocol(results: Sequence[Result]) -> list[tuple[list[Result], bool]]:
+    """Results that measure generalisation alone, and those with a semantic set, of which the last checkpoint counts.
+
+    Before it, nothing but accuracies is known. Where no domain is held out, all stay together.
+    """
+    if not any(map(held_out, results)):
+        return [(list(results), False)]
+    kinds = [([r for r in results if _has_semantic_set(r) == detects], detects) for detects in (False, True)]
+    return [(found, detects) for found, detects in kinds if found]
+
+
+def _has_semantic_set(result: Result) -> bool:
+    return result.config.get("setting", {}).get("semantic", NONE) != NONE
 
 
 def select(results: Sequence[Result], rule: str = TRAINING_DOMAIN, last_only: bool = False) -> list[Result]:

@@ -30,6 +30,7 @@ NAMES = {
 DEFAULT_METRICS = ("covariate_acc", "id_acc", "fpr95", "auroc")
 SELF_EXPLANATORY = ("id_acc", "auroc")
 AVERAGE = "Average"  # a column over held-out domains
+TRANSDUCTIVE = "What learns with wild data saw unlabelled images of the held-out domain: those rows are transductive."
 LONGEST_NOTE = 200  # characters of an error message under a table; the result file has all of it
 
 
@@ -133,6 +134,7 @@ class Table:
     rows: list[Row]
     heads: tuple[str, ...] = ("Method",)
     layout: str = ""  # of the paper; empty for our own
+    part: str = ""  # of the suite's results, if they fill two tables
     caption: str = ""
     notes: tuple[str, ...] = ()
     reported_notes: tuple[str, ...] = ()
@@ -140,7 +142,8 @@ class Table:
 
     @property
     def title(self) -> str:
-        return f"{self.suite}: {self.layout}" if self.layout else self.suite
+        of = self.layout or self.part
+        return f"{self.suite}: {of}" if of else self.suite
 
     @cached_property
     def marks(self) -> dict[str, str]:
@@ -187,9 +190,10 @@ def build(
     seeds: int | Literal["all"] = "all",
     selection: str | None = model_selection.TRAINING_DOMAIN,
 ) -> list[Table]:
-    """One table per suite; `seeds` keeps that many of the lowest seeds of each method and setting.
+    """A table per suite, two where domains are held out with and without a semantic set.
 
-    `selection` chooses a checkpoint of results that have several; None takes them as they were at the end.
+    `seeds` keeps that many of the lowest seeds of each method and setting; `selection` chooses a checkpoint of results
+    that have several, None takes them as they were at the end.
     """
     for name in metrics:
         if name not in METRICS:
@@ -200,9 +204,16 @@ def build(
     shown = [METRICS[name] for name in dict.fromkeys(metrics)]
     tables = []
     for suite, found in by_suite(results).items():
-        selected = found if selection is None else model_selection.select(found, selection)
-        caption = "" if selection is None else model_selection.describe(selected, selection)
-        tables.append(replace(_table(suite, selected, shown, kept), caption=caption))
+        if selection is None:
+            tables.append(_table(suite, found, shown, kept))
+            continue
+        kinds = model_selection.by_protocol(found)
+        for some, last_only in kinds:
+            selected = model_selection.select(some, selection, last_only)
+            caption = [model_selection.describe(selected, selection, last_only), TRANSDUCTIVE if last_only else ""]
+            table = _table(suite, selected, shown, kept)
+            part = "with a semantic set" if last_only and len(kinds) > 1 else ""
+            tables.append(replace(table, part=part, caption=" ".join(filter(None, caption))))
     return tables
 
 
