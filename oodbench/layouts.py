@@ -249,7 +249,9 @@ def _semantic(result: Result) -> str:
 
 
 def _has_values(result: Result, wanted: dict[str, str]) -> bool:
+    """Whether a trainer that has such hyperparameters had these values; for `auto` the notes tell what it was."""
     values = result.config.get("trainer_values", {})
+    values = {key: result.notes.get(key) if value == "auto" else value for key, value in values.items()}
     return all(values.get(key, value) == value for key, value in wanted.items())
 
 

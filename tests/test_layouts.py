@@ -5,6 +5,7 @@ import io
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 from command_line import assert_done, assert_refused, oodbench
@@ -158,6 +159,11 @@ def test_domain_methods_count_only_with_the_domains_as_environments():
         layouts.build(random, "pacs")
     native = random + pacs("irm,environments=native")
     assert percents(table(native, "pacs"), "IRM")[0] == "80.00"
+    auto = [replace(r, config={**r.config, "trainer_values": {"environments": "auto"}}) for r in random]
+    told = [replace(r, notes={"environments": "native"}) for r in auto]
+    assert percents(table(told, "pacs"), "IRM")[0] == "50.00"
+    with pytest.raises(UserError, match="no results for the layout 'pacs'"):
+        layouts.build([replace(r, notes={"environments": "random:2"}) for r in auto], "pacs")
 
 
 def test_every_suite_and_preset_has_a_table_of_its_own():
