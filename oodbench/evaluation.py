@@ -20,7 +20,7 @@ from oodbench.splits import Part as Images
 from oodbench.splits import Parts
 from oodbench.training import Failed, load_tensors
 
-ROWS = 8192  # scored at a time: what a scorer needs for a row is not needed for all rows at once
+ROWS = 2048  # scored at a time: what a scorer needs for a row is not needed for all rows at once
 TEST_SPLITS = ("id", "covariate", "semantic")
 
 
