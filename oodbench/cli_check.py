@@ -107,7 +107,7 @@ def _block(verdicts: list[Verdict]) -> str:
         body.append([setting])
         for (own, row), found in rows.items():
             if own == setting:
-                body.append([f"  {row}", *(_shown(found[metric]) for metric in metrics)])
+                body.append([f"  {row}", *(_shown(found[metric]) if metric in found else "" for metric in metrics)])
     heads = ["", *(SHOWN[metric].title for metric in metrics)]
     return tabulate(body, heads, "simple", disable_numparse=True, preserve_whitespace=True)
 

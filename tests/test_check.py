@@ -166,6 +166,15 @@ def test_missing_cells_fail_only_if_all_are_asked_for(tmp_path):
     assert "with nothing to compare to in some setting: knn\n" in shown
 
 
+def test_without_a_semantic_set_there_is_no_detection_to_miss(tmp_path):
+    accuracies = {"covariate_acc": 0.6, "id_acc": 0.5}
+    here = save(digits({0: 60}, ["knn"]) + digits({0: 60}, ["erm"], metrics=accuracies), tmp_path / "here")
+    there = save(digits({0: 60}, ["knn"]) + digits({0: 60}, ["erm"], metrics=accuracies), tmp_path / "there")
+    shown = assert_done(oodbench("check", here, "--against", there, "--complete"))
+    assert shown.endswith("\n6 pass, 0 FAIL, 0 suspect, 0 missing\n")
+    assert row(shown, "erm") == ["pass", "+0.00"] * 2
+
+
 def test_a_folder_within_the_other_is_not_compared_with_itself(tmp_path):
     """results/demo lies in results/."""
     save(digits({0: 90}), tmp_path)
