@@ -1,7 +1,7 @@
 """How a network is trained, as a suite file states it."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 
@@ -22,6 +22,7 @@ class Recipe:
     decay: float = 0.5  # at each milestone
     warmup: float = 0.0  # of the training: the rate rises from 0, and the schedule begins after it
     augment: Literal["none", "crop-flip", "resized-crop-flip", "domainbed"] = "none"  # of the labelled images
+    plain: float = 0.0  # share of the epochs, the last ones, without augmentation: the network then fits its images
     steps: Literal["labelled", "shortest"] = "labelled"  # what an epoch is, see data.Data.steps
 
     def rate(self, step: int, steps: int) -> float:
@@ -35,3 +36,7 @@ class Recipe:
         if self.schedule == "steps":
             return self.lr * self.decay ** sum(step >= int(m * steps) for m in self.milestones)
         return self.lr
+
+    def of_epoch(self, epoch: int) -> "Recipe":
+        """As it is in epoch 0 <= epoch < epochs: without augmentation in the last ones, if they are `plain`."""
+        return replace(self, augment="none") if epoch >= round((1 - self.plain) * self.epochs) else self

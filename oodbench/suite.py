@@ -420,6 +420,8 @@ def _check_recipe(recipe: Recipe, place: Place) -> None:
     for key in ("momentum", "warmup"):
         if not 0 <= getattr(recipe, key) < 1:
             raise Misfit((*place, key), f"expected 0 to below 1, got {getattr(recipe, key)}")
+    if not 0 <= recipe.plain <= 1:
+        raise Misfit((*place, "plain"), f"expected 0 to 1, got {recipe.plain}")
     for key in ("weight_decay", "decay"):
         if getattr(recipe, key) < 0:
             raise Misfit((*place, key), f"expected 0 or more, got {getattr(recipe, key)}")

@@ -182,7 +182,7 @@ class Loop:
             self._train_mode(model)
             losses = torch.zeros(self._steps, device=self.device)
             self._sums = {}
-            batches = data.batches(recipe, derive(self.seed, "batches", epoch), self.device)
+            batches = data.batches(recipe.of_epoch(epoch), derive(self.seed, "batches", epoch), self.device)
             for i, batch in enumerate(batches):
                 self.step, self.first_of_epoch = epoch * self._steps + i, i == 0
                 self._set_rates()

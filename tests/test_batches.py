@@ -18,6 +18,7 @@ from oodbench.datasets.cifar import CIFAR10
 from oodbench.datasets.folders import LSUNC, LSUNR, Places365, Textures
 from oodbench.datasets.svhn import SVHN
 from oodbench.recipe import Recipe
+from oodbench.training import Loop
 
 CPU = torch.device("cpu")
 RECIPE = Recipe(epochs=1, batch_size=50, lr=0.1)
@@ -91,6 +92,17 @@ def test_augmentation_follows_from_the_seed_keeps_labels_and_leaves_wild_images_
     assert sorted(torch.cat([batch.y for batch in batches]).tolist()) == list(range(900))
     wild = images_of(torch.cat([batch.wild for batch in batches]))
     assert (wild == wild[:, :1, :1, :1]).all() and set(wild.unique().tolist()) == {200, 201, 202}
+
+
+@pytest.mark.parametrize(("plain", "augmented_epochs"), [(0.0, 4), (0.3, 3), (0.5, 2), (1.0, 0)])
+def test_the_last_epochs_are_plain_if_the_recipe_says_so(plain, augmented_epochs, new_model):
+    loop = Loop(replace(RECIPE, epochs=4, augment="crop-flip", plain=plain), 0, CPU)
+    images, untouched = [], []
+    step = lambda batch: images.append(images_of(batch.x)) or torch.zeros(())  # noqa: E731
+    for _ in loop.passes(new_model(), repeated(PATTERN, 100), step, []):
+        untouched.append(bool((torch.cat(images) == PATTERN).all()))
+        images.clear()
+    assert untouched == [False] * augmented_epochs + [True] * (4 - augmented_epochs)
 
 
 def of_lengths(labelled, *wild):

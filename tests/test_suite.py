@@ -120,6 +120,7 @@ WRONG = [
     ("epochs: 30", "epochs: 0", 12, "'recipes.scratch.epochs': expected more than 0, got 0"),
     ("lr: 1e-1", "lr: -1", 12, "'recipes.scratch.lr': expected more than 0, got -1.0"),
     ("lr: 1e-1", "lr: 1, momentum: -1", 12, "'recipes.scratch.momentum': expected 0 to below 1, got -1.0"),
+    ("lr: 1e-1", "lr: 1, plain: 2", 12, "'recipes.scratch.plain': expected 0 to 1, got 2.0"),
     ("lr: 1e-1", "lr: .nan", 12, "'recipes.scratch.lr': expected a number, got nan"),
     ("[8, 9]", "[8, nine]", 4, "'semantic.hard.classes': expected a list (a whole number each) or nothing, got [8,"),
     ("[8, 9]", "[]", 4, "'semantic.hard.classes': expected at least one class and none twice, got []"),
