@@ -171,7 +171,8 @@ def _axis(metric: Metric) -> str:
 def _figure(study: Study, details: str, width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
-    figure.suptitle(fill(tables.plain(f"{study.suite}, {study.setting}: {details}"), int(14 * width)))
+    title = tables.plain(f"{study.suite}, {study.setting}: {details}").replace(": ", ":\N{NO-BREAK SPACE}")
+    figure.suptitle(fill(title, int(14 * width)).replace("\N{NO-BREAK SPACE}", " "))
     return figure
 
 
