@@ -186,14 +186,9 @@ def _without_helpers(results: Sequence[Result]) -> list[Result]:
 
     def helps(result: Result) -> bool:
         domains = held_out(result)
-        return len(domains) > 1 and not alone.isdisjoint(domains) and result.setting not in _columns(result)
+        return len(domains) > 1 and not alone.isdisjoint(domains) and result.setting not in result.settings_order
 
     return [result for result in results if not helps(result)]
-
-
-def _columns(result: Result) -> Sequence[str]:
-    """The settings that the suite file lists."""
-    return result.config.get("settings_order") or ()
 
 
 def _of_one_seed(draws: list[Result], rule: str, last_only: bool, pairs: "_Pairs | None") -> Result:

@@ -53,6 +53,12 @@ class Result:
     def suite_label(self) -> str:
         return self.suite if self.preset is None else f"{self.suite}-{self.preset}"
 
+    @property
+    def settings_order(self) -> list[str]:
+        """The columns of its suite; none where the configuration does not tell."""
+        order = self.config.get("settings_order")
+        return order if isinstance(order, list) else []
+
 
 STORED = {name: type_ for name, type_ in get_type_hints(Result).items() if name != "path"}
 

@@ -240,7 +240,7 @@ def _table(suite: str, results: list[Result], metrics: list[Metric], seeds: int 
     for result in results:
         runs.setdefault((result.method, result.setting), []).append(result)
         groups[result.method] = result.group
-        order = result.config.get("settings_order") or order
+        order = result.settings_order or order
     recorded = {name for result in results for name in result.metrics}
     metrics = [metric for metric in metrics if metric.name in recorded] or metrics  # without a semantic set, accuracies
     settings = sorted({r.setting for r in results}, key=lambda s: (_position(s, order), s))
