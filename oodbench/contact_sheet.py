@@ -71,7 +71,7 @@ def of_all_corruptions(suite: Suite, severity: int | None, count: int, seed: int
     family = _family(suite, ALL)
     kinds, steps = corruption_kinds(family), severities(family)
     if severity is None:
-        shared = suite.contents.setting
+        shared = suite.contents.defaults
         severity = shared.severity if shared.covariate in kinds else steps[len(steps) // 2]
     suite.setting(f"covariate={kinds[0]},severity={severity}")  # refuses a severity that does not exist
     clean = _clean(suite, count, seed)

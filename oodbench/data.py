@@ -189,7 +189,7 @@ class Data:
         The released code of SCONE ends an epoch with its shortest stream, so that small semantic sets get fewer steps.
         """
         steps = -(-len(self.labelled) // recipe.batch_size)
-        if recipe.steps == "shortest" and self.wild is not None:
+        if recipe.epoch_length == "shortest" and self.wild is not None:
             steps = max(1, min(steps, *(len(part) // recipe.batch_size for part in self.wild.parts)))
         return steps
 

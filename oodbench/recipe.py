@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 
 @dataclass(frozen=True)
 class Recipe:
     """SGD with momentum, or Adam, under one learning-rate schedule."""
+
+    RENAMED: ClassVar[dict[str, str]] = {"plain": "unaugmented", "steps": "epoch_length"}
 
     epochs: int
     batch_size: int
@@ -22,8 +24,8 @@ class Recipe:
     decay: float = 0.5  # at each milestone
     warmup: float = 0.0  # of the training: the rate rises from 0, and the schedule begins after it
     augment: Literal["none", "crop-flip", "resized-crop-flip", "domainbed"] = "none"  # of the labelled images
-    plain: float = 0.0  # share of the epochs, the last ones, without augmentation: the network then fits its images
-    steps: Literal["labelled", "shortest"] = "labelled"  # what an epoch is, see data.Data.steps
+    unaugmented: float = 0.0  # share of the epochs, the last ones, without augmentation: the network then fits them
+    epoch_length: Literal["labelled", "shortest"] = "labelled"  # see data.Data.steps
 
     def rate(self, step: int, steps: int) -> float:
         """The learning rate of step 0 <= step < steps."""
@@ -38,5 +40,5 @@ class Recipe:
         return self.lr
 
     def of_epoch(self, epoch: int) -> "Recipe":
-        """As it is in epoch 0 <= epoch < epochs: without augmentation in the last ones, if they are `plain`."""
-        return replace(self, augment="none") if epoch >= round((1 - self.plain) * self.epochs) else self
+        """As it is in epoch 0 <= epoch < epochs: without augmentation in the `unaugmented` last ones."""
+        return replace(self, augment="none") if epoch >= round((1 - self.unaugmented) * self.epochs) else self

@@ -99,6 +99,9 @@ def _record(value: dict[Any, Any], type_: Any, place: Place) -> Any:
     hints = get_type_hints(type_)
     fields = {field.name: field for field in dataclasses.fields(type_)}
     for key in value:
+        renamed = getattr(type_, "RENAMED", {}).get(key)
+        if renamed is not None:
+            raise Misfit((*place, key), f"the key '{key}' is now called '{renamed}'; rename it")
         if key not in fields:
             raise Misfit((*place, str(key)), str(unknown("key", str(key), fields)))
     for name, field in fields.items():

@@ -9,7 +9,7 @@ from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from oodbench import search
 from oodbench.cards import PACKAGE, catalogue, folder
@@ -72,18 +72,18 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Shared:
+class Defaults:
     """What the settings of a suite have in common unless they say otherwise."""
 
     covariate: str
-    severity: int
-    pi_c: float
-    pi_s: float
+    severity: int = 1  # of a corruption; other covariate sets have none
+    pi_c: float = 0.5  # the paper's mixture
+    pi_s: float = 0.1
 
 
 @dataclass(frozen=True)
 class Column:
-    """A setting as a suite file lists it: the semantic set, if it has one, and what differs from the shared values."""
+    """A setting as a suite file lists it: the semantic set, if it has one, and what differs from the defaults."""
 
     semantic: str = NONE
     covariate: str | None = None
@@ -105,11 +105,13 @@ class Sweep:
 class Contents:
     """The keys of a suite file."""
 
+    RENAMED: ClassVar[dict[str, str]] = {"setting": "defaults"}
+
     title: str
     id: Source
     network: NetworkChoice
     recipes: Recipes
-    setting: Shared
+    defaults: Defaults
     settings: list[Column]
     corruptions: str | None = None  # a module of oodbench/corruptions, whose kinds are covariate sets
     semantic: dict[str, Source] = field(default_factory=dict)
@@ -189,13 +191,13 @@ class Suite:
 
     def _complete(self, column: Column) -> Setting:
         given = {key: value for key, value in vars(column).items() if value is not None}
-        return Setting(**{**vars(self.contents.setting), **given})
+        return Setting(**{**vars(self.contents.defaults), **given})
 
     def setting_name(self, setting: Setting) -> str:
-        """The semantic set and whatever differs from the suite's shared values; `setting` reads it back."""
-        shared = vars(self.contents.setting)
+        """The semantic set and whatever differs from the suite's defaults; `setting` reads it back."""
+        defaults = vars(self.contents.defaults)
         alone = setting.semantic == NONE  # then the covariate set names it
-        shown = [key for key in shared if getattr(setting, key) != shared[key] or (alone and key == "covariate")]
+        shown = [key for key in defaults if getattr(setting, key) != defaults[key] or (alone and key == "covariate")]
         named = [f"{key}={getattr(setting, key)}" for key in shown]
         return ",".join(named if alone else [setting.semantic, *named])
 
@@ -407,9 +409,9 @@ def check(contents: Contents) -> None:
     for i, column in enumerate(contents.settings):
         given = {key: value for key, value in vars(column).items() if value is not None}
         try:
-            check_setting(Setting(**{**vars(contents.setting), **given}), contents)
+            check_setting(Setting(**{**vars(contents.defaults), **given}), contents)
         except Misfit as error:
-            where: Place = ("settings", i) if error.place[0] in given else ("setting",)
+            where: Place = ("settings", i) if error.place[0] in given else ("defaults",)
             raise Misfit((*where, *error.place), error.message) from None
 
 
@@ -420,8 +422,8 @@ def _check_recipe(recipe: Recipe, place: Place) -> None:
     for key in ("momentum", "warmup"):
         if not 0 <= getattr(recipe, key) < 1:
             raise Misfit((*place, key), f"expected 0 to below 1, got {getattr(recipe, key)}")
-    if not 0 <= recipe.plain <= 1:
-        raise Misfit((*place, "plain"), f"expected 0 to 1, got {recipe.plain}")
+    if not 0 <= recipe.unaugmented <= 1:
+        raise Misfit((*place, "unaugmented"), f"expected 0 to 1, got {recipe.unaugmented}")
     for key in ("weight_decay", "decay"):
         if getattr(recipe, key) < 0:
             raise Misfit((*place, key), f"expected 0 or more, got {getattr(recipe, key)}")

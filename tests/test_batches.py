@@ -96,7 +96,7 @@ def test_augmentation_follows_from_the_seed_keeps_labels_and_leaves_wild_images_
 
 @pytest.mark.parametrize(("plain", "augmented_epochs"), [(0.0, 4), (0.3, 3), (0.5, 2), (1.0, 0)])
 def test_the_last_epochs_are_plain_if_the_recipe_says_so(plain, augmented_epochs, new_model):
-    loop = Loop(replace(RECIPE, epochs=4, augment="crop-flip", plain=plain), 0, CPU)
+    loop = Loop(replace(RECIPE, epochs=4, augment="crop-flip", unaugmented=plain), 0, CPU)
     images, untouched = [], []
     step = lambda batch: images.append(images_of(batch.x)) or torch.zeros(())  # noqa: E731
     for _ in loop.passes(new_model(), repeated(PATTERN, 100), step, []):
@@ -125,14 +125,14 @@ def of_lengths(labelled, *wild):
     ],
 )
 def test_an_epoch_is_a_pass_over_the_labelled_images_or_ends_with_the_shortest_stream(data, steps, expected):
-    assert data.steps(Recipe(epochs=1, batch_size=10, lr=0.1, steps=steps)) == expected
+    assert data.steps(Recipe(epochs=1, batch_size=10, lr=0.1, epoch_length=steps)) == expected
 
 
 def test_an_epoch_has_as_many_batches_as_it_says_and_the_short_one_repeats_no_image():
     images = torch.arange(100, dtype=torch.uint8).view(-1, 1, 1, 1)
     data = Data(Split(images, torch.arange(100)), 100, WildMixture(images, images, images[:35], 0.3, 0.3))
     for steps, count, seen in (("labelled", 10, 100), ("shortest", 3, 30)):
-        recipe = Recipe(epochs=1, batch_size=10, lr=0.1, steps=steps)
+        recipe = Recipe(epochs=1, batch_size=10, lr=0.1, epoch_length=steps)
         batches = list(data.batches(recipe, 0, CPU))
         assert len(batches) == data.steps(recipe) == count
         assert [len(batch) for batch in batches] == [10] * count
@@ -197,7 +197,7 @@ def test_the_sizes_are_those_of_the_papers_code(official_sizes, semantic):
     data = of_lengths(sizes["labelled"], sizes["wild_id"], sizes["wild_covariate"], sizes["wild_semantic"])
     finetune = suite.contents.recipes.finetune
     assert (finetune.batch_size, data.steps(finetune)) == (128, steps)
-    assert data.steps(replace(finetune, steps="labelled")) == 196
+    assert data.steps(replace(finetune, epoch_length="labelled")) == 196
 
 
 def test_a_set_without_a_test_part_is_divided_by_truncation(official_sizes):

@@ -281,7 +281,7 @@ def test_what_cannot_be_shown_is_told_in_one_line_and_nothing_is_written(argumen
 def test_a_suite_without_corruptions_has_its_parts_to_show(tmp_path):
     path = changed(
         tmp_path,
-        ("setting: {covariate: gaussian_noise,", "setting: {covariate: others,"),
+        ("defaults: {covariate: gaussian_noise,", "defaults: {covariate: others,"),
         ("corruptions: digits_c", "covariate: {others: {dataset: photo-patches}}"),
     )
     assert_refused(

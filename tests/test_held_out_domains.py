@@ -234,7 +234,7 @@ def test_class_folders_that_differ_between_domains_are_refused(tmp_path):
         f"id: {{dataset: 'folder:{tmp_path / 'day'}', size: 12}}\n"
         f"covariate: {{night: {{dataset: 'folder:{tmp_path / 'night'}'}}}}\n"
         "network: {name: mlp}\nrecipes: {scratch: &one {epochs: 1, batch_size: 4, lr: 0.1}, finetune: *one}\n"
-        "setting: {covariate: night, severity: 1, pi_c: 0.5, pi_s: 0.1}\nsettings: [{covariate: night}]\n"
+        "defaults: {covariate: night}\nsettings: [{covariate: night}]\n"
     )
     outcome = oodbench("run", "--suite", suite, "--methods", "erm", "--results", tmp_path / "results")
     assert_refused_before_training(

@@ -43,7 +43,7 @@ def scaled(name):
 
 def recipe_of(suite, batch_size):
     """The suite's, without augmentation, so that an image can be recognised."""
-    return replace(suite.contents.recipes.finetune, batch_size=batch_size, augment="none", steps="labelled")
+    return replace(suite.contents.recipes.finetune, batch_size=batch_size, augment="none", epoch_length="labelled")
 
 
 def given(suite, parts, setting):

@@ -178,7 +178,7 @@ network: {{name: small-cnn, options: {{width: 4}}}}
 recipes:
   scratch: {{epochs: 2, batch_size: 16, lr: 0.05, augment: crop-flip}}
   finetune: {{epochs: 1, batch_size: 16, lr: 0.01}}
-setting: {{covariate: contrast, severity: 3, pi_c: 0.3, pi_s: 0.3}}
+defaults: {{covariate: contrast, severity: 3, pi_c: 0.3, pi_s: 0.3}}
 settings: [{{semantic: odd}}]
 """
 

@@ -26,7 +26,7 @@ recipes:
              schedule: steps}
 splits:
   id_validation: 0.2
-setting: {covariate: gaussian_noise, severity: 3, pi_c: 0.5, pi_s: 0.1}
+defaults: {covariate: gaussian_noise, severity: 3, pi_c: 0.5, pi_s: 0.1}
 settings:
   - semantic: hard
   - {semantic: easy, severity: 5, pi_c: 0.2}
@@ -34,7 +34,7 @@ presets:
   smoke:
     recipes: {scratch: {epochs: 1}, finetune: {epochs: 1}}
   noisy:
-    setting:
+    defaults:
       severity: 4
 """
 
@@ -120,7 +120,7 @@ WRONG = [
     ("epochs: 30", "epochs: 0", 12, "'recipes.scratch.epochs': expected more than 0, got 0"),
     ("lr: 1e-1", "lr: -1", 12, "'recipes.scratch.lr': expected more than 0, got -1.0"),
     ("lr: 1e-1", "lr: 1, momentum: -1", 12, "'recipes.scratch.momentum': expected 0 to below 1, got -1.0"),
-    ("lr: 1e-1", "lr: 1, plain: 2", 12, "'recipes.scratch.plain': expected 0 to 1, got 2.0"),
+    ("lr: 1e-1", "lr: 1, unaugmented: 2", 12, "'recipes.scratch.unaugmented': expected 0 to 1, got 2.0"),
     ("lr: 1e-1", "lr: .nan", 12, "'recipes.scratch.lr': expected a number, got nan"),
     ("[8, 9]", "[8, nine]", 4, "'semantic.hard.classes': expected a list (a whole number each) or nothing, got [8,"),
     ("[8, 9]", "[]", 4, "'semantic.hard.classes': expected at least one class and none twice, got []"),
@@ -145,21 +145,29 @@ WRONG = [
     ("width: 4", "width: wide", 10, "'network.options.width': expected a whole number, got 'wide'"),
     ("id_validation: 0.2", "id_validation: 2", 16, "'splits.id_validation': expected a share between 0 and 1, got 2.0"),
     ("id_validation: 0.2", "id_validation: 0.9", 15, "'splits.mixed_validation': mixed_validation + id_validation"),
-    ("severity: 3, pi_c: 0.5,", "severity: 3,", 17, "'setting': the key 'pi_c' is missing; expected a number"),
-    ("severity: 3", "severity: 7", 17, "'setting.severity': severity 7 does not exist; choose 1 to 5"),
-    ("severity: 3", "severity: high", 17, "'setting.severity': expected a whole number, got 'high'"),
-    ("gaussian_noise", "gaussian-noise", 17, "'setting.covariate': unknown corruption 'gaussian-noise'; did you mean"),
-    ("pi_c: 0.5", "pi_c: 0.95", 17, "'setting.pi_c': pi_c + pi_s = 1.05 is more than the whole; choose shares that"),
-    ("pi_c: 0.5", "pi_c: -0.5", 17, "'setting.pi_c': pi_c=-0.5 is not a share; choose a number from 0 to 1"),
+    ("covariate: gaussian_noise, ", "", 17, "'defaults': the key 'covariate' is missing; expected text"),
+    ("defaults: {", "setting: {", 17, "'setting': the key 'setting' is now called 'defaults'; rename it"),
+    ("lr: 1e-1", "lr: 1, plain: 1", 12, "'recipes.scratch.plain': the key 'plain' is now called 'unaugmented'; rename"),
+    (
+        "lr: 1e-1",
+        "lr: 1, steps: a",
+        12,
+        "'recipes.scratch.steps': the key 'steps' is now called 'epoch_length'; rename",
+    ),
+    ("severity: 3", "severity: 7", 17, "'defaults.severity': severity 7 does not exist; choose 1 to 5"),
+    ("severity: 3", "severity: high", 17, "'defaults.severity': expected a whole number, got 'high'"),
+    ("gaussian_noise", "gaussian-noise", 17, "'defaults.covariate': unknown corruption 'gaussian-noise'; did you mean"),
+    ("pi_c: 0.5", "pi_c: 0.95", 17, "'defaults.pi_c': pi_c + pi_s = 1.05 is more than the whole; choose shares that"),
+    ("pi_c: 0.5", "pi_c: -0.5", 17, "'defaults.pi_c': pi_c=-0.5 is not a share; choose a number from 0 to 1"),
     ("pi_c: 0.2", "pi_c: 1.2", 20, "'settings.1.pi_c': pi_c=1.2 is not a share; choose a number from 0 to 1"),
     ("severity: 5", "severity: 0", 20, "'settings.1.severity': severity 0 does not exist; choose 1 to 5"),
     ("- semantic: hard", "- semantic: hadr", 19, "'settings.0.semantic': unknown semantic set 'hadr'; did you mean"),
     ("  - semantic: hard\n", "  - hard\n", 19, "'settings.0': expected a mapping, got 'hard'"),
     ("  - semantic: hard\n  - {semantic: easy, severity: 5, pi_c: 0.2}", "  []", 18, "'settings': expected at least"),
     ("{epochs: 1}, fine", "{epoch: 1}, fine", 23, "'recipes.scratch.epoch': unknown key 'epoch'; did you mean"),
-    ("      severity: 4", "      severity: 9", 26, "'setting.severity': severity 9 does not exist; choose 1 to 5"),
-    ("    setting:\n", "    seting:\n", 25, "'seting': unknown key 'seting'; did you mean 'setting' or 'settings'?"),
-    ("    setting:\n      severity: 4\n", "    3\n", 24, "'presets.noisy': expected a mapping, got 3"),
+    ("      severity: 4", "      severity: 9", 26, "'defaults.severity': severity 9 does not exist; choose 1 to 5"),
+    ("    defaults:\n", "    defalts:\n", 25, "'defalts': unknown key 'defalts'; did you mean 'defaults'?"),
+    ("    defaults:\n      severity: 4\n", "    3\n", 24, "'presets.noisy': expected a mapping, got 3"),
     ("title: A", "cpu_threads: 0\ntitle: A", 1, "'cpu_threads': expected "),
     ("title: A", "wild: maybe\ntitle: A", 1, "'wild': expected true or false, got 'maybe'"),
     ("corruptions: digits_c", "id: {dataset: digits}", 7, "the key 'id' stands twice; keep one"),
@@ -181,10 +189,15 @@ WRONG = [
         "'covariate.blur': 'blur' is a kind of digits_c; re",
     ),
     ("title: A", "covariate: {x: {dataset: svnh}}\ntitle: A", 1, "'covariate.x.dataset': unknown data set 'svnh'; did"),
-    ("covariate: gaussian_noise", "covariate: x", 17, "'setting.covariate': unknown corruption 'x'; known: blur, "),
+    ("covariate: gaussian_noise", "covariate: x", 17, "'defaults.covariate': unknown corruption 'x'; known: blur, "),
     ("title: A", "sweeps: {s: {set: {knn.k: [1]}}}\ntitle: A", 1, "'sweeps.s': the key 'methods' is missing"),
     ("lr: 1e-1", "lr: 1, augment: flip", 12, "'recipes.scratch.augment': expected 'none' or 'crop-flip' or 'resized-c"),
-    ("lr: 1e-1", "lr: 1, steps: 5", 12, "'recipes.scratch.steps': expected 'labelled' or 'shortest', got 5"),
+    (
+        "lr: 1e-1",
+        "lr: 1, epoch_length: 5",
+        12,
+        "'recipes.scratch.epoch_length': expected 'labelled' or 'shortest', got 5",
+    ),
     ("title: A", "title: [A", 2, "not valid YAML: "),
     ("    dataset", "\tdataset", 6, "not valid YAML: found character '\\t' that cannot start any token"),
 ]
@@ -196,7 +209,7 @@ def test_what_is_wrong_in_a_suite_file_is_told_with_its_line(old, new, line, mes
     assert_refused(plan_of(path), f"oodbench: {path}:{line}: {message}")
 
 
-@pytest.mark.parametrize("key", ["title", "id", "network", "recipes", "setting", "settings"])
+@pytest.mark.parametrize("key", ["title", "id", "network", "recipes", "defaults", "settings"])
 def test_a_missing_key_is_named(key, tmp_path):
     lines = SUITE.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith(f"{key}:"))
@@ -210,7 +223,7 @@ def test_a_missing_key_is_named(key, tmp_path):
 def test_a_key_with_a_default_may_be_left_out(key, tmp_path):
     before, after = SUITE.split(f"{key}:\n")
     path = tmp_path / "mine.yaml"
-    path.write_text(before + after[after.index("\nsetting:") :] if key == "splits" else before)
+    path.write_text(before + after[after.index("\ndefaults:") :] if key == "splits" else before)
     assert_done(plan_of(path))
 
 
@@ -399,7 +412,7 @@ network: {name: small-cnn}
 recipes:
   scratch: {epochs: 1, batch_size: 8, lr: 0.1}
   finetune: {epochs: 1, batch_size: 8, lr: 0.1}
-setting: {covariate: art, severity: 1, pi_c: 0.5, pi_s: 0.1}
+defaults: {covariate: art, severity: 1, pi_c: 0.5, pi_s: 0.1}
 settings: [{covariate: art}, {covariate: drawn, semantic: patches}]
 """
 
