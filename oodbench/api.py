@@ -39,6 +39,7 @@ def run(
     draws: int = 1,
     selection: str = TRAINING_DOMAIN,
     precision: str | None = None,
+    cpu_threads: int | None = None,
     compile: bool = False,
     deterministic: bool = False,
     keep_outputs: bool = False,
@@ -47,6 +48,7 @@ def run(
     from oodbench import runner
 
     chosen = suites.load(suite, preset).with_sets(semantic, covariate).with_precision(precision)
+    chosen = chosen.with_threads(cpu_threads)
     swept = chosen.sweep(sweep)
     plan = planning.make(
         chosen,

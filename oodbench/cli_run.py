@@ -18,11 +18,12 @@ from oodbench.cli_table import report_problems
 from oodbench.errors import UserError
 from oodbench.files import write_text
 from oodbench.metrics import METRICS
-from oodbench.model_selection import TRAINING_DOMAIN, draw
+from oodbench.model_selection import TRAINING_DOMAIN
 from oodbench.registry import Registry
 
 if TYPE_CHECKING:
-    from oodbench.plan import Plan, Training
+    from oodbench.cells import Training
+    from oodbench.plan import Plan
     from oodbench.results import Result
     from oodbench.training import Progress
 
@@ -81,6 +82,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="of the network's body: fp32, tf32 or bf16, where the device has it (default: the suite's, or fp32)",
     )
+    how.add_argument(
+        "--cpu-threads",
+        type=int,
+        metavar="N",
+        help="threads of a training on a CPU; in its key (default: 1)",
+    )
     how.add_argument("--compile", action="store_true", help="let torch compile the network's body, on a GPU")
     how.add_argument("--deterministic", action="store_true", help="only algorithms that repeat a GPU's numbers exactly")
     how.add_argument(
@@ -109,7 +116,7 @@ def main(given: argparse.Namespace) -> int:
     if given.setting and (given.semantic or given.covariate):
         raise UserError("--setting names a semantic and a covariate set already; leave out --semantic and --covariate")
     suite = suites.load(given.suite, given.preset).with_sets(given.semantic, given.covariate)
-    suite = suite.with_precision(given.precision)
+    suite = suite.with_precision(given.precision).with_threads(given.cpu_threads)
     swept = suite.sweep(given.sweep)
     registry = Registry(given.plugin)
     seeds = _numbers(given.seeds)
@@ -155,6 +162,8 @@ def main(given: argparse.Namespace) -> int:
     options = runner.Options(given.compile, given.deterministic, given.keep_outputs)
     if options.compile and device.type == "cpu":
         print("note: --compile is for a GPU; nothing is compiled on a CPU")
+    if device.type == "cpu" and suite.contents.cpu_threads is None and _has_machine_to_itself(plan):
+        print("note: a training uses one CPU thread; --cpu-threads N uses more, and makes results of its own")
     new = runner.execute(plan, device, reporter, given.force, options)
     if given.save_splits:
         _save_splits(plan)
@@ -164,6 +173,11 @@ def main(given: argparse.Namespace) -> int:
         print(f"oodbench: {len(failed)} of {len(new)} cells failed; the first: {failed[0].error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _has_machine_to_itself(plan: "Plan") -> bool:
+    """Whether there are many cores and nothing to use them but one training."""
+    return len(plan.trainings) == 1 and (os.cpu_count() or 1) >= 4
 
 
 def _save_splits(plan: "Plan") -> None:
@@ -279,8 +293,8 @@ def _progress(progress: "Progress") -> str:
 
 def _outcome(result: "Result") -> str:
     place = f"{result.setting} / {result.method} / seed {result.seed}"
-    if draw(result):
-        place += f" / draw {draw(result)}"
+    if result.draw:
+        place += f" / draw {result.draw}"
     if result.status != "ok":
         return f"{place}: FAILED: {result.error}"
     shown = [m for m in tables.DEFAULT_METRICS if m in result.metrics]

@@ -10,7 +10,7 @@ from oodbench import results as ledger
 from oodbench.cli_parser import one_of
 from oodbench.errors import UserError, unknown
 from oodbench.metrics import METRICS
-from oodbench.model_selection import RULES, TRAINING_DOMAIN, has_checkpoints
+from oodbench.model_selection import RULES, TRAINING_DOMAIN
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,8 +51,11 @@ def main(given: argparse.Namespace) -> int:
     seeds: int | Literal["all"] = "all" if given.seeds == "all" else int(given.seeds)
     if given.beside not in (None, "reported"):
         raise unknown("choice of --with", given.beside, ["reported"])
-    if given.selection is not None and not any(map(has_checkpoints, found)):
-        print("oodbench: no result here has checkpoints to select from; --selection changes nothing", file=sys.stderr)
+    if given.selection is not None and not any(result.domain_accuracies for result in found):
+        print(
+            "oodbench: no result here has epochs to select from; --selection changes nothing",
+            file=sys.stderr,
+        )
     metrics = None if given.metrics is None else [name.strip() for name in given.metrics.split(",") if name.strip()]
     selection = given.selection or TRAINING_DOMAIN
     built = layouts.assemble(found, metrics, seeds, given.layout, given.beside is not None, selection)

@@ -24,8 +24,8 @@ def observer(suite: Suite, parts: Parts) -> Callable[[Classifier], dict[str, Any
     names = splits.dataset(suite.contents.id.dataset).domains
 
     def observe(model: Classifier) -> dict[str, Any]:
-        out = _by_domain(model, parts.id, names) | _by_domain(model, validation, names)
-        return {"out": out, "in": _by_domain(model, parts.covariate, names)}
+        validated = _by_domain(model, parts.id, names) | _by_domain(model, validation, names)
+        return {"validation": validated, "test": _by_domain(model, parts.covariate, names)}
 
     return observe
 

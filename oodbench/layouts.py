@@ -15,6 +15,7 @@ from oodbench.metrics import Metric
 from oodbench.model_selection import TRAINING_DOMAIN, describe, select
 from oodbench.reference import OUT_SHARE, SHOWN, Number, ReportedRow, ReportedTable
 from oodbench.results import Result
+from oodbench.schema import values_of
 from oodbench.suite import NONE
 from oodbench.tables import (
     DEFAULT_METRICS,
@@ -244,13 +245,12 @@ def _is_open(setting: str) -> bool:
 
 
 def _semantic(result: Result) -> str:
-    setting = result.config.get("setting")
-    return str(setting.get("semantic")) if isinstance(setting, dict) else ""
+    return result.config.setting.semantic
 
 
 def _has_values(result: Result, wanted: dict[str, str]) -> bool:
     """Whether a trainer that has such hyperparameters had these values; for `auto` the notes tell what it was."""
-    values = result.config.get("trainer_values", {})
+    values = result.config.method.trainer.values
     values = {key: result.notes.get(key) if value == "auto" else value for key, value in values.items()}
     return all(values.get(key, value) == value for key, value in wanted.items())
 
@@ -268,12 +268,9 @@ def is_setting(result: Result, wanted: str) -> bool:
     """Whether a result was made in the setting that the command line would call `wanted`."""
     if result.setting == wanted:
         return True
-    try:
-        suite, actual = result.config["suite"], result.config["setting"]
-        full = {"semantic": suite["settings"][0]["semantic"], **suite["setting"], **_parts(wanted)}
-        return all(actual[key] == value for key, value in full.items())
-    except (KeyError, IndexError, TypeError):  # not written by a run
-        return False
+    suite, actual = result.config.suite, result.config.setting
+    full = {"semantic": suite.settings[0].semantic, **values_of(suite.defaults), **_parts(wanted)}
+    return all(getattr(actual, key) == value for key, value in full.items())
 
 
 def _parts(setting: str) -> dict[str, Any]:

@@ -1,16 +1,15 @@
 """Which checkpoint of which draw stands for a method where domains are held out: DomainBed's three rules.
 
-Works on the accuracies that results carry in `notes["checkpoints"]`. Reads no files, imports no torch.
+Works on the accuracies by domain that results carry. Reads no files, imports no torch.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
 from oodbench.errors import unknown
-from oodbench.results import Result
+from oodbench.results import EpochAccuracies, Result
 from oodbench.suite import NONE
 
 TRAINING_DOMAIN, ORACLE, LEAVE_ONE_OUT = "training-domain", "oracle", "leave-one-domain-out"
@@ -22,33 +21,15 @@ RULES = {
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    """Accuracies at the end of an epoch, by domain."""
-
-    epoch: int
-    step: int
-    out: dict[str, float]  # on the validation part of every domain
-    test: dict[str, float]  # on the test part of the held-out ones, stored as "in"
-
-    @property
-    def on_training_domains(self) -> float:
-        return fmean(value for domain, value in self.out.items() if domain not in self.test)
-
-    @property
-    def on_held_out_domains(self) -> float:
-        return fmean(self.out[domain] for domain in self.test)
-
-
-@dataclass(frozen=True)
 class _Run:
     """A result with its checkpoints, in the order of the training."""
 
     result: Result
-    checkpoints: list[Checkpoint]
+    checkpoints: list[EpochAccuracies]
 
     @property
     def draw(self) -> int:
-        return draw(self.result)
+        return self.result.draw
 
 
 @dataclass(frozen=True)
@@ -56,7 +37,7 @@ class _Candidate:
     """A checkpoint of a run, and what a rule thinks of it."""
 
     run: _Run
-    checkpoint: Checkpoint
+    checkpoint: EpochAccuracies
     value: float
 
     @property
@@ -78,14 +59,14 @@ def by_protocol(results: Sequence[Result]) -> list[tuple[list[Result], bool]]:
 
     Before it, nothing but accuracies is known. Where no domain is held out, all stay together.
     """
-    if not any(map(held_out, results)):
+    if not any(result.held_out for result in results):
         return [(list(results), False)]
     kinds = [([r for r in results if _has_semantic_set(r) == detects], detects) for detects in (False, True)]
     return [(found, detects) for found, detects in kinds if found]
 
 
 def _has_semantic_set(result: Result) -> bool:
-    return result.config.get("setting", {}).get("semantic", NONE) != NONE
+    return result.config.setting.semantic != NONE
 
 
 def select(results: Sequence[Result], rule: str = TRAINING_DOMAIN, last_only: bool = False) -> list[Result]:
@@ -104,11 +85,11 @@ def select(results: Sequence[Result], rule: str = TRAINING_DOMAIN, last_only: bo
     selected = []
     for result in _without_helpers(results):
         group = groups[result.method, result.setting]
-        name = family(group[-1])
-        if family(result) != name:
+        name = group[-1].family
+        if result.family != name:
             selected.append(result)
         elif result is group[-1]:
-            for draws in _by_seed(each for each in group if family(each) == name):
+            for draws in _by_seed(each for each in group if each.family == name):
                 best = _of_one_seed(draws, rule, last_only, pairs)
                 selected.append(best if best.variant == name else replace(best, variant=name))
     return selected
@@ -118,7 +99,7 @@ def _by_seed(results: Iterable[Result]) -> list[list[Result]]:
     """The newest result of every draw, in order."""
     seeds: dict[int, dict[int, Result]] = {}
     for result in results:
-        seeds.setdefault(result.seed, {})[draw(result)] = result
+        seeds.setdefault(result.seed, {})[result.draw] = result
     return [[draws[number] for number in sorted(draws)] for _, draws in sorted(seeds.items())]
 
 
@@ -137,55 +118,12 @@ def is_selected(result: Result) -> bool:
     return isinstance(result.notes.get("selection"), dict)
 
 
-def has_checkpoints(result: Result) -> bool:
-    return bool(_checkpoints(result))
-
-
-def held_out(result: Result) -> tuple[str, ...]:
-    """The domains that the setting of a result holds out."""
-    try:
-        suite, name = result.config["suite"], result.config["setting"]["covariate"]
-        source = suite["covariate"][name]
-        return tuple(source["domains"]) if source["dataset"] == suite["id"]["dataset"] else ()
-    except (KeyError, TypeError):  # a corruption, another data set, or not written by a run
-        return ()
-
-
-def draw(result: Result) -> int:
-    """Of a random search; 0 for the values of the suite and the methods."""
-    return int(_search(result).get("draw", 0))
-
-
-def family(result: Result) -> str:
-    """What all draws of one search have in common: the variant of draw 0."""
-    return str(_search(result).get("of", result.variant))
-
-
-def _search(result: Result) -> dict[str, Any]:
-    found = result.config.get("search")
-    return found if isinstance(found, dict) else {}
-
-
-def _checkpoints(result: Result) -> list[Checkpoint]:
-    """None where the result has none, or not of this form."""
-    try:
-        found = [
-            Checkpoint(int(each["epoch"]), int(each["step"]), dict(each["out"]), dict(each["in"]))
-            for each in result.notes["checkpoints"]
-        ]
-        numbers = [value for each in found for value in (*each.out.values(), *each.test.values())]
-        whole = all(each.test and each.test.keys() < each.out.keys() for each in found)
-    except (KeyError, TypeError, ValueError):
-        return []
-    return found if whole and all(isinstance(number, int | float) for number in numbers) else []
-
-
 def _without_helpers(results: Sequence[Result]) -> list[Result]:
     """Without the runs that hold out a second domain for the sake of leave-one-domain-out."""
-    alone = {domains[0] for result in results if len(domains := held_out(result)) == 1}
+    alone = {domains[0] for result in results if len(domains := result.held_out) == 1}
 
     def helps(result: Result) -> bool:
-        domains = held_out(result)
+        domains = result.held_out
         return len(domains) > 1 and not alone.isdisjoint(domains) and result.setting not in result.settings_order
 
     return [result for result in results if not helps(result)]
@@ -193,7 +131,7 @@ def _without_helpers(results: Sequence[Result]) -> list[Result]:
 
 def _of_one_seed(draws: list[Result], rule: str, last_only: bool, pairs: "_Pairs | None") -> Result:
     """The draws of one method, setting and seed: the best of them, or the first if there is nothing to compare."""
-    runs = [_Run(result, _checkpoints(result)) for result in draws if result.status == "ok"]
+    runs = [_Run(result, result.domain_accuracies) for result in draws if result.status == "ok"]
     runs = [run for run in runs if run.checkpoints]
     if not runs:
         return min(draws, key=lambda result: result.status != "ok")
@@ -237,11 +175,11 @@ class _Pairs:
     """Runs that hold out two domains: what leave-one-domain-out compares a run that holds out one of them by."""
 
     def __init__(self, results: Sequence[Result]) -> None:
-        self.checkpoints: dict[tuple[Any, ...], list[Checkpoint]] = {}
+        self.checkpoints: dict[tuple[Any, ...], list[EpochAccuracies]] = {}
         for result in results:
-            domains = held_out(result)
+            domains = result.held_out
             if len(domains) == 2 and result.status == "ok":
-                self.checkpoints[_place(result, domains)] = _checkpoints(result)  # the newest
+                self.checkpoints[_place(result, domains)] = result.domain_accuracies  # the newest
 
     def candidates(self, runs: list[_Run]) -> list[_Candidate]:
         """Checkpoints of the runs whose pairs are all there."""
@@ -263,11 +201,11 @@ class _Pairs:
 
         Epochs and not steps are compared: a run that holds out more has fewer images, and so fewer steps in each.
         """
-        domains = held_out(run.result)
+        domains = run.result.held_out
         if len(domains) != 1:
             raise _Impossible(f"runs that hold out one domain, not {len(domains)}")
         (tested,) = domains
-        others = [domain for domain in run.checkpoints[-1].out if domain != tested]
+        others = [domain for domain in run.checkpoints[-1].validation if domain != tested]
         pairs = {other: self.checkpoints.get(_place(run.result, (tested, other))) for other in others}
         missing = [other for other, pair in pairs.items() if not pair]
         if missing:
@@ -283,10 +221,7 @@ class _Pairs:
 
 def _place(result: Result, domains: Iterable[str]) -> tuple[Any, ...]:
     """Everything that a run and its pairs have in common, and the domains."""
-    suite = result.config["suite"]
-    shared = [
-        *(result.config.get(key) for key in ("trainer_values", "recipe")),
-        *(suite.get(key) for key in ("network", "id", "splits")),
-        {**result.config["setting"], "covariate": None},
-    ]
-    return result.method, result.seed, draw(result), frozenset(domains), json.dumps(shared, sort_keys=True)
+    config = result.config
+    values = (config.method.trainer.values, config.recipe, config.suite.network, config.suite.id, config.suite.splits)
+    setting = replace(config.setting, covariate="")
+    return result.method, result.seed, result.draw, frozenset(domains), repr((*values, setting))

@@ -1,198 +1,21 @@
-"""What a command means: the cells it asks for, the trainings they share, which exist already. Imports no torch.
-
-A cell is suite x setting x method with its hyperparameters x seed. Its key is a hash of everything its numbers depend
-on: code of the method, values, recipe, network, splits, content of the data. Equal keys, equal numbers.
-"""
+"""What a command means: the cells it asks for, the trainings they share, which exist already. Imports no torch."""
 
 import dataclasses
-import hashlib
 import itertools
-import json
-import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from oodbench import model_selection, results, search, splits
-from oodbench.cards import catalogue
+from oodbench import model_selection, search, splits
+from oodbench.cells import Cell, Training
 from oodbench.errors import UserError
 from oodbench.model_selection import LEAVE_ONE_OUT, ORACLE, TRAINING_DOMAIN
 from oodbench.registry import DEFAULT_TRAINER, MethodSpec, Part, Registry, distributions
+from oodbench.results import ComponentRun, Result
 from oodbench.search import Distribution
-from oodbench.suite import FOLDER, NONE, SECTIONS, NetworkChoice, Setting, Source, Suite
-
-PROTOCOL = 2  # raised when the harness itself (loop, splits, metrics, a default) changes what numbers come out
-
-
-def _stated(record: Any) -> dict[str, Any]:
-    """The fields that differ from their defaults: one that oodbench learns later leaves old keys alone.
-
-    Changing a default therefore takes a new PROTOCOL.
-    """
-    values = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
-    defaults = {
-        f.name: f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
-        for f in dataclasses.fields(record)
-    }
-    return {name: value for name, value in values.items() if value != defaults[name]}
-
-
-def _source(source: Source) -> dict[str, Any]:
-    """A folder counts by its content, which is among the fingerprints, and not by its place or name."""
-    stated = {**_stated(source), "dataset": FOLDER if source.dataset.startswith(FOLDER) else source.dataset}
-    if source.embed is not None:
-        stated["embed"] = [source.embed, splits.embedding_code()]
-    return stated
-
-
-def _network(choice: NetworkChoice) -> dict[str, Any]:
-    """A file of weights counts by its content."""
-    options = dict(choice.options)
-    if options.get("weights"):
-        options["weights"] = _file_digest(Path(str(options["weights"])), "network.weights")
-    return {"name": choice.name, "options": options, "code": catalogue("networks")[choice.name].digest()}
-
-
-def _file_digest(path: Path, option: str) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    except OSError as error:
-        raise UserError(f"cannot read '{path}': {error.strerror}; {option} takes a file of weights") from None
-
-
-def _shift(suite: Suite, setting: Setting) -> dict[str, Any]:
-    """Where the images of a setting come from."""
-    contents = suite.contents
-    corrupted = setting.covariate not in contents.covariate and contents.corruptions is not None
-    return {
-        "setting": _stated(setting),
-        "semantic": _source(contents.semantic[setting.semantic]) if setting.semantic != NONE else None,
-        "covariate": None if corrupted else _source(contents.covariate[setting.covariate]),
-        "corruptions": [contents.corruptions, splits.corruption_code(contents.corruptions)] if corrupted else None,
-        "data": {
-            f"{FOLDER}{mark}" if name.startswith(FOLDER) else name: mark
-            for name, mark in splits.fingerprints(suite, setting).items()
-        },
-    }
-
-
-def _hash(identity: Any) -> str:
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
-
-
-@dataclass(frozen=True)
-class Training:
-    """One set of weights. What does not read the wild mixture is the same training in every setting."""
-
-    suite: Suite
-    trainer: Part
-    seed: int
-    setting: Setting | None  # None where the weights do not depend on it
-    parent: "Training | None"  # whose weights it starts from
-    init: Path | None = None  # weights given by the user that stand for this training
-    draw: search.Draw | None = None  # of a random search; its values are those of suite and trainer
-
-    @property
-    def root(self) -> "Training":
-        return self if self.parent is None else self.parent.root
-
-    @cached_property
-    def init_digest(self) -> str | None:
-        return None if self.init is None else _file_digest(self.init, "--init")
-
-    @property
-    def reads_wild(self) -> bool:
-        return "wild" in self.trainer.card.settings.get("needs", ())
-
-    @property
-    def recipe(self) -> str:
-        return "scratch" if self.parent is None else "finetune"
-
-    def identity(self, with_seed: bool = True) -> dict[str, Any]:
-        contents = self.suite.contents
-        return {
-            "protocol": PROTOCOL,
-            "trainer": self.trainer.identity(),
-            "network": _network(contents.network),
-            "recipe": _stated(getattr(contents.recipes, self.recipe)),
-            "id": _source(contents.id),
-            "data": splits.dataset(contents.id.dataset).fingerprint,
-            "splits": _stated(contents.splits),
-            "mixture": contents.mixture if self.reads_wild else None,
-            "shift": self._shift(),
-            "seed": self.seed if with_seed else None,
-            "init": self.init_digest,
-            "parent": self.parent.identity(with_seed) if self.parent else None,
-            **({} if contents.precision == "fp32" else {"precision": contents.precision}),
-        }
-
-    def _shift(self) -> dict[str, Any] | None:
-        if self.setting is None:
-            return None
-        held_out = self.suite.held_out(self.setting)
-        if not held_out or self.reads_wild:
-            return _shift(self.suite, self.setting)
-        # Of the setting it sees the domains that are left, and without a mixture to feed all of their images.
-        return {"held_out": held_out, "mixture": self.setting.semantic != NONE}
-
-    @cached_property
-    def key(self) -> str:
-        return _hash(self.identity())
-
-
-@dataclass(frozen=True)
-class Cell:
-    """The unit that is planned, run, stored and resumed."""
-
-    setting: Setting
-    method: MethodSpec
-    training: Training
-    folder: Path
-    drawn_from: "Cell | None" = None  # of a random search: its draw 0
-
-    @property
-    def suite(self) -> Suite:
-        return self.training.suite
-
-    @property
-    def seed(self) -> int:
-        return self.training.seed
-
-    def _identity(self, with_seed: bool) -> dict[str, Any]:
-        return {
-            "training": self.training.identity(with_seed),
-            "scorer": self.method.scorer.identity(),
-            "shift": _shift(self.suite, self.setting),
-        }
-
-    @cached_property
-    def key(self) -> str:
-        return _hash(self._identity(with_seed=True))
-
-    @cached_property
-    def variant(self) -> str:
-        """The key without the seed: what a mean over seeds must have in common."""
-        return _hash(self._identity(with_seed=False))
-
-    @cached_property
-    def path(self) -> Path:
-        setting = self.suite.setting_name(self.setting)
-        method = re.sub(r"[^\w.,=+-]", "_", self.method.label)[:200]  # a hyperparameter may be any text
-        name = f"seed{self.seed}-{self.key[:8]}.json"
-        return self.folder / self.suite.label / setting / method / name
-
-    def __str__(self) -> str:
-        draw = f" / {self.training.draw}" if self.training.draw is not None else ""
-        return f"{self.suite.setting_name(self.setting)} / {self.method.label} / seed {self.seed}{draw}"
-
-    def is_done(self) -> bool:
-        try:
-            found = results.read(self.path)
-        except results.Unreadable:
-            return False
-        return found.cell == self.key and found.status == "ok"
+from oodbench.suite import SECTIONS, Setting, Suite
 
 
 @dataclass(frozen=True)
@@ -296,8 +119,10 @@ def make(
         for spec in specs:
             drawn = [search.draw(searched[spec.label], seed, number) for number in range(1, draws)]
             for setting in [*chosen, *pairs]:
-                training = _training(paired if setting in pairs else suite, registry, spec.trainer, setting, seed, init)
-                cell = Cell(setting, spec, training, folder)
+                own = paired if setting in pairs else suite
+                marks = splits.fingerprints(own, setting)
+                training = _training(own, registry, spec.trainer, setting, seed, init, marks)
+                cell = Cell(setting, spec, training, folder, marks)
                 found = {cell.key: cell}
                 for draw in drawn:  # where there are few values to draw from, the same may come again: it is one cell
                     at = _at(cell, draw)
@@ -350,9 +175,9 @@ def _searched(suite: Suite, spec: MethodSpec, fixed: Container[str], init: Path 
 def _at(cell: Cell, draw: search.Draw) -> Cell:
     """The cell under drawn values of its recipe and trainer; what it starts from keeps its own."""
     training, method = cell.training, cell.method.at(draw)
-    suite = training.suite.with_recipe(training.recipe, draw.of("recipe"))
+    suite = training.suite.with_recipe(training.recipe_name, draw.of("recipe"))
     training = dataclasses.replace(training, suite=suite, trainer=method.trainer, draw=draw)
-    return Cell(cell.setting, method, training, cell.folder, drawn_from=cell)
+    return dataclasses.replace(cell, method=method, training=training, drawn_from=cell)
 
 
 def _choices(values: Mapping[str, Sequence[Any]]) -> list[list[str]]:
@@ -370,18 +195,40 @@ def _training(
     setting: Setting,
     seed: int,
     init: Path | None,
+    marks: Mapping[str, str],
     later: tuple[str, ...] = (),
 ) -> Training:
     if trainer.card.name in later:
         raise UserError(f"'{trainer.card.path}' starts from itself; name another trainer in starts_from")
     base = registry.start_of(trainer.card)
     later = (*later, trainer.card.name)
-    parent = _training(suite, registry, Part(base), setting, seed, init, later) if base else None
+    parent = _training(suite, registry, Part(base), setting, seed, init, marks, later) if base else None
     given = init if trainer.card.name == DEFAULT_TRAINER else None
-    training = Training(suite, trainer, seed, setting, parent, given)
+    training = Training(suite, trainer, seed, setting, parent, given, marks=marks)
     # Weights depend on the setting by the mixture, by what they start from, or by the domain that is held out.
     depends = training.reads_wild or (parent is not None and parent.setting is not None) or suite.held_out(setting)
-    return training if depends else dataclasses.replace(training, setting=None)
+    if depends:
+        return training
+    name = splits.dataset(suite.contents.id.dataset).name
+    return dataclasses.replace(training, setting=None, marks={name: training.marks[name]})
+
+
+def cell_of(result: Result, registry: Registry, folder: Path) -> Cell:
+    """The cell that a result was made for, from what the result says and without its data."""
+    ran = result.config.method
+    method = registry.method(ran.name)
+    trainer, scorer = _as_ran(method.trainer, ran.trainer), _as_ran(method.scorer, ran.scorer)
+    marks = {name: each.fingerprint for name, each in result.data.sets.items()}
+    setting = result.config.setting
+    training = _training(result.ran_suite, registry, trainer, setting, result.seed, None, marks)
+    return Cell(setting, dataclasses.replace(method, trainer=trainer, scorer=scorer), training, folder, marks)
+
+
+def _as_ran(part: Part, ran: ComponentRun) -> Part:
+    """With the values of a run: those that the user set, and those that a search drew."""
+    others = {name: value for name, value in ran.values.items() if value != part.values.get(name)}
+    drawn = {name: value for name, value in others.items() if name not in ran.changed}
+    return dataclasses.replace(part, changed=ran.changed, drawn=drawn)
 
 
 def _target(assignment: str) -> str:

@@ -30,7 +30,7 @@ from oodbench import suite as suites
 from oodbench.errors import UserError
 from oodbench.metrics import METRICS, Metric, Scored, fpr95
 from oodbench.results import Result
-from oodbench.schema import Misfit, conform
+from oodbench.schema import Misfit
 from oodbench.seeds import derive
 from oodbench.tables import Cell, Row, Table
 
@@ -137,7 +137,7 @@ def _runs(results: Sequence[Result], methods: Sequence[str]) -> dict[str, list[R
     Without `methods`, a method with changed hyperparameters is left out where the method itself is there.
     """
     by_method: dict[str, list[Result]] = {}
-    for result in sorted(results, key=lambda r: (r.written, r.cell)):
+    for result in sorted(results, key=lambda r: (r.written, r.key)):
         by_method.setdefault(result.method, []).append(result)
     kept: dict[str, list[Result]] = {}
     for method in methods or by_method:
@@ -343,7 +343,7 @@ def _energies(study: Study, methods: Sequence[str], compared: Sequence[str]) -> 
     scored = [_scores(result) for result in chosen]
     figure = _figure(study, f"scores, seed {chosen[0].seed}", *_panel_size(len(chosen)))
     panels = _panels(figure, len(chosen))
-    scorers = [str(result.config.get("scorer", "")).partition("(")[0] for result in chosen]
+    scorers = [result.config.method.scorer.display for result in chosen]
     ranges = [np.quantile(np.concatenate([s.scores for s in each.values()]), [0.002, 0.998]) for each in scored]
     comparable = len(set(scorers)) == 1
     if comparable:  # on one axis a shift of all scores shows
@@ -383,8 +383,8 @@ def _energies(study: Study, methods: Sequence[str], compared: Sequence[str]) -> 
 
 
 def _splits_of(result: Result) -> str:
-    parts = result.data.get("parts", {})
-    told = [f"{TITLES[s]} {parts[s]['origin']} ({parts[s]['rows']:,} rows)" for s in SPLITS if s in parts]
+    parts = result.data.parts
+    told = [f"{TITLES[s]} {parts[s].origin} ({parts[s].rows:,} rows)" for s in SPLITS if s in parts]
     return ", ".join(told) or "ID, covariate and semantic OOD"
 
 
@@ -449,28 +449,20 @@ def _reasons(what: str) -> Iterator[None]:
         raise NotDrawn(f"{what}: {error}") from None
 
 
-def _suite(result: Result) -> suites.Suite:
-    """As it was when the result was made: it says so itself."""
-    assert result.path is not None
-    with _reasons(f"'{result.path}' does not tell its suite"):
-        contents = conform(result.config.get("suite"), suites.Contents)
-        suites.check(contents)
-    return suites.Suite(result.suite, result.path, result.preset, contents)
-
-
-def _setting(result: Result) -> suites.Setting:
-    with _reasons(f"'{result.path}' does not tell its setting"):
-        setting: suites.Setting = conform(result.config.get("setting"), suites.Setting)
-    return setting
+def _check(result: Result) -> None:
+    """That its suite and setting make sense: the file may have been edited."""
+    suites.check(result.config.suite)
+    suites.check_setting(result.config.setting, result.config.suite)
 
 
 def _parts(result: Result, used: Sequence[str]) -> splits.Parts:
     """The images a result was made with; of the parts in `used` this is certain."""
     with _reasons("needs the images again"):
-        parts = splits.build(_suite(result), _setting(result), result.seed)
-    recorded = result.data.get("parts", {})
+        _check(result)
+        parts = splits.build(result.ran_suite, result.config.setting, result.seed)
+    recorded = result.data.parts
     for name in used:
-        if recorded.get(name, {}).get("digest") != getattr(parts, name).digest:
+        if name not in recorded or recorded[name].digest != getattr(parts, name).digest:
             raise NotDrawn(f"the part '{name}' is not what '{result.path}' was made with; run again with --force")
     return parts
 
@@ -480,7 +472,8 @@ def _networks(chosen: Sequence[Result]) -> "list[Classifier]":
     with _reasons("needs the images again"):
         from oodbench import runner
 
-        model = runner.build_model(_suite(chosen[0]), chosen[0].seed)
+        _check(chosen[0])
+        model = runner.build_model(chosen[0].ran_suite, chosen[0].seed)
     from oodbench.provenance import weights_digest
     from oodbench.training import load_tensors
 
@@ -555,7 +548,7 @@ def _margin_sweep(study: Study, methods: Sequence[str]) -> tuple[dict[float, lis
     """The runs of the method with most margins, from no margin downwards, and its runs that choose one themselves."""
     sweeps: dict[str, dict[float | str, list[Result]]] = {}
     for method, runs in _runs(study.results, sorted({r.method for r in study.results})).items():
-        margin = runs[-1].config.get("trainer_values", {}).get("margin")
+        margin = runs[-1].config.method.trainer.values.get("margin")
         if margin is not None:
             sweeps.setdefault(SWEPT_MARGIN.sub("", method), {})[margin] = runs
     wanted = [sweep for method, sweep in sorted(sweeps.items()) if not methods or method in methods]
@@ -591,7 +584,7 @@ def _repeated_selections(runs: dict[float, list[Result]]) -> list[_Selection]:
         first = next(result for _, result in flat if result.seed == seed)
         parts = _parts(first, ("id_validation", "mixed_id", "mixed_covariate", "mixed_semantic"))
         id_images = torch.from_numpy(np.asarray(parts.id_validation.images))
-        mixed = torch.from_numpy(splits.mixed_validation(parts, _setting(first)))
+        mixed = torch.from_numpy(splits.mixed_validation(parts, first.config.setting))
         shares = {margin: flagged_share(network, id_images, mixed) for margin, network in trained.items()}
         selections.append(_Selection(shares, [*shares][after_largest_drop([*shares.values()], len(mixed))]))
     return selections
@@ -632,7 +625,7 @@ def _ratio(study: Study, methods: Sequence[str], compared: Sequence[str]) -> Dra
     runs: dict[str, dict[float, list[Result]]] = {}
     for setting in sorted({r.setting for r in study.ratios}):
         for method, each in _runs([r for r in study.ratios if r.setting == setting], methods).items():
-            runs.setdefault(method, {})[_setting(each[0]).pi_c] = each
+            runs.setdefault(method, {})[each[0].config.setting.pi_c] = each
     runs = {method: dict(sorted(by_ratio.items())) for method, by_ratio in runs.items() if len(by_ratio) > 1}
     if not runs:
         raise NotDrawn(f"needs a method under two shares; run it with --setting {study.setting},pi_c=VALUE")

@@ -1,55 +1,87 @@
 """What a result carries so that its numbers can be traced and repeated."""
 
-import hashlib
 import platform
-from dataclasses import asdict
+import subprocess
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from pathlib import Path
 
 import torch
 
 import oodbench
-from oodbench import splits
-from oodbench.plan import Cell
+from oodbench import digests, identity, keys, splits
+from oodbench.cards import PACKAGE, catalogue
+from oodbench.cells import Cell
+from oodbench.registry import MethodSpec, Part
+from oodbench.results import ComponentRun, Config, DataRead, MethodRun, PartRead, Search, SetRead
 from oodbench.seeds import derive
+from oodbench.suite import Contents, Source
 
-UNTOLD = ("presets", "sweeps", "search")  # keys of a suite file that say what may be run, not what was
 SEEDS = ("init", "labelled", "covariate", "semantic", "trainer", "train")  # the purposes a run's seed is derived for
 
 
-def configuration(cell: Cell) -> dict[str, Any]:
-    contents = {key: value for key, value in asdict(cell.suite.contents).items() if key not in UNTOLD}
-    for source in (contents["id"], *contents["semantic"].values(), *contents["covariate"].values()):
-        source["dataset"] = splits.dataset(source["dataset"]).name  # of a folder its name, not its place
-    told = {
-        "trainer": repr(cell.method.trainer.make()),
-        "scorer": repr(cell.method.scorer.make()),
-        "trainer_values": cell.method.trainer.values,
-        "scorer_values": cell.method.scorer.values,
-        "code": {"trainer": cell.method.trainer.card.digest(), "scorer": cell.method.scorer.card.digest()},
-        "setting": asdict(cell.setting),
-        "recipe": contents["recipes"][cell.training.recipe],
-        "init": cell.training.root.init_digest,
-        "suite": contents,
-        "settings_order": [cell.suite.setting_name(setting) for setting in cell.suite.settings],
-    }
+def configuration(cell: Cell) -> Config:
     draw, origin = cell.training.draw, cell.drawn_from
-    if draw is not None and origin is not None:
-        told["search"] = {"draw": draw.number, "of": origin.variant}
-    return told
+    return Config(
+        suite=_recorded(cell.suite.contents),
+        setting=cell.setting,
+        method=_method(cell.method, [each.trainer for each in reversed(cell.training.chain[:-1])]),
+        recipe=cell.training.recipe,
+        code=_code(cell),
+        threads=cell.suite.threads,
+        init=cell.training.root.init_digest,
+        search=Search(draw.number, origin.variant) if draw is not None and origin is not None else None,
+    )
+
+
+def _recorded(contents: Contents) -> Contents:
+    """What was run of a suite file, not what else may be; of a folder its name, not its place."""
+
+    def named(source: Source) -> Source:
+        return replace(source, dataset=splits.dataset(source.dataset).name)
+
+    semantic = {name: named(source) for name, source in contents.semantic.items()}
+    covariate = {name: named(source) for name, source in contents.covariate.items()}
+    contents = replace(contents, id=named(contents.id), semantic=semantic, covariate=covariate)
+    return replace(contents, presets={}, sweeps={}, search={})
+
+
+def _component(part: Part) -> ComponentRun:
+    return ComponentRun(part.card.name, part.display, identity.of_card(part.card), part.values, dict(part.changed))
+
+
+def _method(method: MethodSpec, starts_from: list[Part]) -> MethodRun:
+    return MethodRun(
+        method.name,
+        method.display,
+        method.group,
+        _component(method.trainer),
+        _component(method.scorer),
+        [_component(each) for each in starts_from],
+    )
+
+
+def _code(cell: Cell) -> dict[str, str]:
+    contents = cell.suite.contents
+    code = {name: identity.of_harness(name) for name in (*keys.TRAINING, *keys.SCORING)}
+    code["network"] = identity.of_card(catalogue("networks")[contents.network.name])
+    if contents.corruptions is not None:
+        code["corruptions"] = identity.of_family(contents.corruptions)
+    if contents.id.embed is not None:
+        code["embedding"] = identity.of_harness("embedding")
+    return code
 
 
 def seeds(cell: Cell) -> dict[str, int]:
     return {purpose: derive(cell.seed, purpose) for purpose in SEEDS}
 
 
-def data(cell: Cell, parts: splits.Parts) -> dict[str, Any]:
-    marks = splits.fingerprints(cell.suite, cell.setting)
-    return {
-        "sets": {name: {"fingerprint": mark, "source": splits.dataset(name).source} for name, mark in marks.items()},
-        "parts": {name: {"rows": len(p), "digest": p.digest, "origin": p.origin} for name, p in parts.items().items()},
-    }
+def data(cell: Cell, parts: splits.Parts) -> DataRead:
+    return DataRead(
+        {name: SetRead(mark, splits.dataset(name).source) for name, mark in cell.marks.items()},
+        {name: PartRead(len(part), part.digest, part.origin) for name, part in parts.items().items()},
+    )
 
 
 @cache
@@ -63,18 +95,48 @@ def versions() -> dict[str, str]:
     return found
 
 
-def device_name(device: torch.device, *ways: str) -> str:
-    """Where it ran, and in which ways other than the usual one."""
+@cache
+def commit() -> str | None:
+    """Of the harness, where it runs from a checkout; `+` where files differ from that commit."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(PACKAGE.parent), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")).resolve() != PACKAGE.parent.resolve():
+            return None  # installed inside another project's repository
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", "oodbench", "methods", "benchmarks")
+        return git("rev-parse", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+@cache
+def machine() -> dict[str, str]:
+    """Where it was made: numbers of two processors differ in their last digits, and trainings carry that on."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    return {"host": platform.node(), "cpu": _cpu(), "capability": capability, "architecture": platform.machine()}
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration, UnicodeDecodeError):
+        return platform.processor()
+
+
+def device_name(device: torch.device, *flags: str) -> str:
+    """Where it ran, and with which flags."""
     name = str(device)
     if device.type == "cuda":
         name += f" ({torch.cuda.get_device_name(device)})"
     elif device.type == "cpu":
         name += f" ({torch.get_num_threads()} threads)"
-    return ", ".join([name, *ways])
+    return ", ".join([name, *flags])
 
 
 def weights_digest(model: torch.nn.Module) -> str:
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()[:16]
+    tensors = sorted(model.state_dict().items())
+    return digests.of_bytes(*(name.encode() + t.detach().cpu().contiguous().numpy().tobytes() for name, t in tensors))

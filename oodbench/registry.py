@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from oodbench import identity
 from oodbench.cards import KINDS, Card, command_name, folder, load_class, read_cards
 from oodbench.errors import UserError, unknown
 from oodbench.schema import Misfit, conform, parse
@@ -132,6 +133,11 @@ class Part:
     def label(self) -> str:
         return ",".join([self.card.name, *(f"{key}={_short(value)}" for key, value in sorted(self.changed.items()))])
 
+    @property
+    def display(self) -> str:
+        """As its author spells it."""
+        return str(self.card.settings.get("display") or self.card.name)
+
     def with_value(self, name: str, text: str) -> "Part":
         if name not in self.card.parameters:
             raise unknown(f"hyperparameter of {self.card.name}", name, self.card.parameters)
@@ -142,7 +148,7 @@ class Part:
 
     def identity(self) -> dict[str, Any]:
         """What a result depends on: the code and every value, defaults included."""
-        return {"name": self.card.name, "code": self.card.digest(), "values": self.values}
+        return {"code": identity.of_card(self.card), "values": self.values}
 
     def make(self) -> Any:
         """Import the class and build it."""
@@ -174,6 +180,17 @@ class MethodSpec:
             prefix = "" if part.card.name == self.name else f"{part.card.name}."
             words += [f"{prefix}{key}={_short(value)}" for key, value in sorted(part.changed.items())]
         return ",".join(words)
+
+    @property
+    def display(self) -> str:
+        """As the authors of its components spell it."""
+        parts = (self.trainer, self.scorer) if "+" in self.name else (self.own,)
+        return " + ".join(part.display for part in parts)
+
+    @property
+    def own(self) -> "Part":
+        """The component that the method is named after."""
+        return self.scorer if self.scorer.card.name == self.name else self.trainer
 
     @property
     def needs(self) -> frozenset[str]:

@@ -1,6 +1,5 @@
 """Executes a plan: train once per distinct training, then every scorer on the shared outputs."""
 
-import hashlib
 import os
 import time
 import traceback
@@ -16,8 +15,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from oodbench import domain_accuracy, metrics, precision, provenance, results, splits
+from oodbench import digests, domain_accuracy, identity, metrics, precision, provenance, results, splits
 from oodbench.cards import catalogue, load_class
+from oodbench.cells import Cell, Training
 from oodbench.checkpoints import describe, read_weights
 from oodbench.data import Data, Split, WildMixture, as_rows
 from oodbench.errors import UserError
@@ -26,9 +26,9 @@ from oodbench.files import CannotWrite, claim, write_atomically
 from oodbench.method import Trainer
 from oodbench.metrics import Scored
 from oodbench.networks import Classifier, Network
-from oodbench.plan import Cell, Plan, Training
+from oodbench.plan import Plan
 from oodbench.registry import Part
-from oodbench.results import Result
+from oodbench.results import EpochAccuracies, Result
 from oodbench.seeds import derive
 from oodbench.suite import Setting, Suite
 from oodbench.training import Failed, Loop, Progress, load_tensors
@@ -107,8 +107,8 @@ def execute(
     """Run what is still to do; the new results. A cell that fails is a result too, the others go on."""
     check(plan, device)
     _check_writable(plan.folder)
-    _use_threads(plan.suite, device)
-    with precision.arithmetic(plan.suite.contents.precision, options.deterministic):
+    arithmetic = precision.arithmetic(plan.suite.contents.precision, options.deterministic)
+    with _threads(plan.suite, device), arithmetic:
         return _execute(plan, _Run(plan, device, reporter, force, options))
 
 
@@ -183,7 +183,7 @@ def _rehearse(plan: Plan, untrained: Classifier) -> None:
         environments = training.trainer.values.get("environments")
         if environments is None or training.reads_wild or training.init is not None:
             continue
-        setting, batch = cells[0].setting, getattr(training.suite.contents.recipes, training.recipe).batch_size
+        setting, batch = cells[0].setting, training.recipe.batch_size
         what = (training.trainer.card.name, environments, len(plan.suite.held_out(setting)))
         if what not in smallest or batch < smallest[what][0]:
             smallest[what] = (batch, training, setting)
@@ -193,12 +193,10 @@ def _rehearse(plan: Plan, untrained: Classifier) -> None:
         if parts.labelled.domains is not None:  # some of each
             rows = np.union1d(rows, np.unique(parts.labelled.domains, return_index=True)[1])
         data = training_data(training.suite, replace(parts, labelled=parts.labelled.take(rows)), setting=None)
-        loop = _Rehearsal(getattr(training.suite.contents.recipes, training.recipe), 0, torch.device("cpu"))
-        model, chain = deepcopy(untrained), [training]
-        while chain[0].parent is not None:
-            chain.insert(0, chain[0].parent)
+        loop = _Rehearsal(training.recipe, 0, torch.device("cpu"))
+        model = deepcopy(untrained)
         try:
-            for each in chain:
+            for each in training.chain:
                 _extend(model, each, loop.device)
             training.trainer.make().train(model, data, loop)
         except _Rehearsed:
@@ -222,9 +220,16 @@ def _room(device: torch.device) -> int:
     return torch.cuda.mem_get_info(device)[0] // 4 if device.type == "cuda" else 0
 
 
-def _use_threads(suite: Suite, device: torch.device) -> None:
-    if device.type == "cpu" and suite.contents.cpu_threads is not None:
-        torch.set_num_threads(suite.contents.cpu_threads)
+@contextmanager
+def _threads(suite: Suite, device: torch.device) -> Iterator[None]:
+    """As many as the key says on a CPU; whoever called has as many as before."""
+    before = torch.get_num_threads()
+    if device.type == "cpu":
+        torch.set_num_threads(suite.threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager
@@ -339,7 +344,7 @@ class _Run:
     def _kept(self, training: Training, model: Classifier) -> Callable[[str], Path]:
         """The file for a network's outputs of images with a digest; its name counts weights, code and precision."""
         weights = provenance.weights_digest(model)
-        network = hashlib.sha256(f"{training.key} {weights}".encode()).hexdigest()[:16]
+        network = digests.of_text(f"{training.key} {weights}")
         return lambda digest: self.plan.folder / OUTPUTS / f"{network}-{digest}.pt"
 
     def _train(self, training: Training, setting: Setting, model: Classifier) -> dict[str, Any]:
@@ -351,12 +356,11 @@ class _Run:
                     raise Failed(f"'{training.parent.trainer.card.name}', which it starts from: {failure}") from None
             model.load_state_dict(parent.model.state_dict())
         trainer: Trainer = training.trainer.make()
-        recipe = getattr(training.suite.contents.recipes, training.recipe)
         mixture = setting if training.reads_wild else None
         parts = self.parts(setting, training.seed)
         data = training_data(training.suite, parts, mixture).on(self.device, _room(self.device))
         loop = Loop(
-            recipe,
+            training.recipe,
             derive(training.seed, "train"),
             self.device,
             self.file(training, "ckpt"),
@@ -367,9 +371,7 @@ class _Run:
         started = time.perf_counter()
         trainer.train(model, data, loop)
         seconds = time.perf_counter() - started
-        checkpoints = [record["checkpoint"] for record in loop.log if "checkpoint" in record]
-        notes = {**loop.notes, "checkpoints": checkpoints} if checkpoints else loop.notes
-        return {"model": model.state_dict(), "log": loop.log, "notes": notes, "seconds": seconds}
+        return {"model": model.state_dict(), "log": loop.log, "notes": loop.notes, "seconds": seconds}
 
     def _ways(self) -> list[str]:
         asked = {"deterministic": self.options.deterministic, "compiled": self.compiles}
@@ -392,26 +394,36 @@ class _Run:
             preset=cell.suite.preset,
             setting=cell.suite.setting_name(cell.setting),
             method=cell.method.label,
-            group=cell.method.group,
             seed=cell.seed,
             status="ok" if failure is None else "failed",
             error=failure,
+            traceback=None,
             metrics=metrics.evaluate(**scored) if scored else {},
-            cell=cell.key,
+            metrics_version=identity.version_of("metrics"),
+            key=cell.key,
             variant=cell.variant,
+            training=cell.training.key,
             config=provenance.configuration(cell),
             seeds=provenance.seeds(cell),
             versions=provenance.versions(),
+            commit=provenance.commit(),
             device=provenance.device_name(self.device, *self._ways()),
+            machine=provenance.machine(),
             data=provenance.data(cell, self.parts(cell.setting, cell.seed)),
             weights=provenance.weights_digest(trained.model) if trained else None,
             notes=trained.notes if trained else {},
+            domain_accuracies=_observed(trained.log) if trained else [],
             seconds={stage: round(value, 4) for stage, value in (seconds or {}).items()},
             written=datetime.now(timezone.utc).isoformat(),
         )
         results.write(result, cell.path, scored or {}, trained.log if trained else [])
         self.results.append(result)
         self.reporter.result(result)
+
+
+def _observed(log: list[dict[str, Any]]) -> list[EpochAccuracies]:
+    """What the loop has looked at where domains are held out."""
+    return [EpochAccuracies(**record["domains"]) for record in log if "domains" in record]
 
 
 def _extend(model: Classifier, training: Training, device: torch.device) -> None:
@@ -430,8 +442,12 @@ def estimate(plan: Plan, device: torch.device) -> float:
     """Seconds the plan will take: the images it must pass, at the speed this machine shows on a few batches."""
     if not plan.todo:
         return 0.0
+    with _threads(plan.suite, device):
+        return _estimate(plan, device)
+
+
+def _estimate(plan: Plan, device: torch.device) -> float:
     suite = plan.suite
-    _use_threads(suite, device)
     parts = splits.build(suite, plan.todo[0].setting, seed=0)
     data = training_data(suite, parts, setting=None)
     model = build_model(suite, seed=0).to(device).train()
@@ -445,7 +461,7 @@ def estimate(plan: Plan, device: torch.device) -> float:
     per_image = min(times[1:]) / len(batch)
     trained = 0
     for training in plan.all_trainings.values():
-        recipe = getattr(suite.contents.recipes, training.recipe)
+        recipe = training.recipe
         images = 2 * data.steps(recipe) * recipe.batch_size if training.reads_wild else len(data.labelled)
         cached = training.init is not None or (plan.folder / results.WEIGHTS / f"{training.key}.pt").exists()
         runs = 0 if cached else training.trainer.make().runs

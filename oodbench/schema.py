@@ -111,6 +111,11 @@ def _record(value: dict[Any, Any], type_: Any, place: Place) -> Any:
     return type_(**{key: conform(item, hints[key], (*place, key)) for key, item in value.items()})
 
 
+def values_of(record: Any) -> dict[str, Any]:
+    """The fields of a dataclass by name. Unlike `vars`, also those that a reader left at their defaults."""
+    return {each.name: getattr(record, each.name) for each in dataclasses.fields(record)}
+
+
 class Document:
     """A YAML file as plain values that remembers the line of each, so that errors can name it."""
 

@@ -4,7 +4,6 @@ The shares are those of the SCONE paper's code: the ID training images are halve
 never shows its labels; what feeds the wild mixture and what validates it are kept apart.
 """
 
-import hashlib
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib import import_module
@@ -13,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from oodbench.cards import catalogue, code_of, load_class
+from oodbench import digests, identity
+from oodbench.cards import catalogue, load_class
 from oodbench.datasets import Dataset, Rows, store
 from oodbench.datasets import _embedding as embedding
 from oodbench.datasets._decoder import code as decoder_code
@@ -66,7 +66,7 @@ class Part:
     @property
     def digest(self) -> str:
         """Of the origin and the rows, in order: two parts with one digest hold the same pixels."""
-        return hashlib.sha256(self.origin.encode() + self.rows.astype("<i8").tobytes()).hexdigest()[:16]
+        return digests.of_bytes(self.origin.encode(), self.rows.astype("<i8").tobytes())
 
 
 @dataclass(frozen=True)
@@ -288,19 +288,13 @@ def _embedding(suite: Suite, source: Source) -> tuple[str, str]:
     assert id.embed is not None
     key = data.key if isinstance(data, PictureSet) else data.name
     jpeg = f"-jpeg-{id.jpeg}" if source.dataset == id.dataset and id.jpeg is not None else ""
-    version = f"{data.fingerprint}-{decoder_code()}-{WEIGHTS[id.embed].digest}-{embedding_code()}"
+    version = f"{data.fingerprint}-{decoder_code()}-{WEIGHTS[id.embed].digest}-{identity.of_harness('embedding')}"
     return f"{key}-{side(suite)}{jpeg}-{id.embed}", version
 
 
 def is_embedded(suite: Suite) -> bool:
     """Whether the features of the ID data set are there."""
     return store.kept_file(*_embedding(suite, suite.contents.id)).exists()
-
-
-@cache
-def embedding_code() -> str:
-    """Changes when the code of the embedding does, and with it what was kept of it."""
-    return hashlib.sha256(code_of(Path(embedding.__file__).read_text(encoding="utf-8")).encode()).hexdigest()[:16]
 
 
 def _with_channels(suite: Suite, images: Any) -> Any:
@@ -375,18 +369,8 @@ def _corrupted(suite: Suite, setting: Setting, part: Part) -> Part:
         clean = _encoded(suite) if id.jpeg is not None else data.arrays(id.size)[0]
         key = f"{data.name}-{family}-{kind}-{severity}" + (f"-jpeg-{id.jpeg}" if id.jpeg is not None else "")
         decoded = f"-{id.size}-{decoder_code()}" if isinstance(data, PictureSet) or id.jpeg is not None else ""
-        version = f"{data.fingerprint}{decoded}-{corruption_code(family)}"
+        version = f"{data.fingerprint}{decoded}-{identity.of_family(family)}"
         whole = store.kept(key, version, lambda: corrupt(clean, severity, np.arange(len(clean))))
         return replace(part, whole=whole, chosen=part.rows, origin=origin)
     images = corrupt(part.images, severity, part.rows)
     return replace(part, whole=images, chosen=np.arange(len(part)), origin=origin)
-
-
-@cache
-def corruption_code(family: str) -> str:
-    """Changes when the code of a family of corruptions does, and with it what was kept of them."""
-    folder = Path(__file__).parent / "corruptions"
-    texts = [
-        code_of(path.read_text(encoding="utf-8")) for path in (folder / f"{family}.py", *sorted(folder.glob("_*.py")))
-    ]
-    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]

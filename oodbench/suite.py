@@ -15,7 +15,7 @@ from oodbench import search
 from oodbench.cards import PACKAGE, catalogue, folder
 from oodbench.errors import UserError, unknown
 from oodbench.recipe import Recipe
-from oodbench.schema import Document, Misfit, Place, conform, parse, text_under
+from oodbench.schema import Document, Misfit, Place, conform, parse, text_under, values_of
 
 Precision = Literal["fp32", "tf32", "bf16"]
 NONE = "none"  # in place of a semantic set: generalisation alone is measured
@@ -122,7 +122,7 @@ class Contents:
     sweeps: dict[str, Sweep] = field(default_factory=dict)
     search: dict[str, str] = field(default_factory=dict)  # recipe.lr: 10**U(-5,-3.5), for --draws; see search.py
     precision: Precision = "fp32"  # of the network's body; --precision overrides it
-    cpu_threads: int | None = None  # on a CPU; where images are small, more threads only wait for each other
+    cpu_threads: int | None = None  # of a training on a CPU, 1 unless said; --cpu-threads overrides it
     presets: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -143,6 +143,11 @@ class Suite:
     @cached_property
     def settings(self) -> list[Setting]:
         return [self._complete(column) for column in self.contents.settings]
+
+    @property
+    def threads(self) -> int:
+        """CPU threads of a training: with another number, sums come in another order and weights differ."""
+        return self.contents.cpu_threads or 1
 
     @property
     def provides(self) -> frozenset[str]:
@@ -190,12 +195,12 @@ class Suite:
         return list(itertools.combinations(alone, 2))
 
     def _complete(self, column: Column) -> Setting:
-        given = {key: value for key, value in vars(column).items() if value is not None}
-        return Setting(**{**vars(self.contents.defaults), **given})
+        given = {key: value for key, value in values_of(column).items() if value is not None}
+        return Setting(**{**values_of(self.contents.defaults), **given})
 
     def setting_name(self, setting: Setting) -> str:
         """The semantic set and whatever differs from the suite's defaults; `setting` reads it back."""
-        defaults = vars(self.contents.defaults)
+        defaults = values_of(self.contents.defaults)
         alone = setting.semantic == NONE  # then the covariate set names it
         shown = [key for key in defaults if getattr(setting, key) != defaults[key] or (alone and key == "covariate")]
         named = [f"{key}={getattr(setting, key)}" for key in shown]
@@ -237,7 +242,7 @@ class Suite:
         change = {key: parse(text, types[key], (section, key))}
         if section == "recipe":
             changed: Any = {
-                name: dataclasses.replace(recipe, **change) for name, recipe in vars(self.contents.recipes).items()
+                name: dataclasses.replace(recipe, **change) for name, recipe in values_of(self.contents.recipes).items()
             }
             contents = dataclasses.replace(self.contents, recipes=Recipes(**changed))
         elif section == "network":
@@ -261,6 +266,14 @@ class Suite:
             raise unknown("precision", name, get_args(Precision))
         chosen: Any = {"precision": name}
         return dataclasses.replace(self, contents=dataclasses.replace(self.contents, **chosen))
+
+    def with_threads(self, count: int | None) -> "Suite":
+        """`--cpu-threads`; None is the suite's own."""
+        if count is None:
+            return self
+        if count < 1:
+            raise UserError(f"--cpu-threads {count} is none; choose 1 or more")
+        return dataclasses.replace(self, contents=dataclasses.replace(self.contents, cpu_threads=count))
 
     def with_sets(self, semantic: Sequence[str], covariate: Sequence[str]) -> "Suite":
         """`--semantic` and `--covariate`: settings of these sets instead; each a name of the suite, or folder:PATH."""
@@ -376,7 +389,7 @@ def check(contents: Contents) -> None:
         if option not in known:
             raise Misfit(("network", "options", option), str(unknown("option of the network", option, known)))
         conform(contents.network.options[option], known[option].type, ("network", "options", option))
-    for kind, recipe in vars(contents.recipes).items():
+    for kind, recipe in values_of(contents.recipes).items():
         _check_recipe(recipe, ("recipes", kind))
     for name, distribution in _distributions(contents).items():
         for value in distribution.extremes:
@@ -385,7 +398,7 @@ def check(contents: Contents) -> None:
                 _check_recipe(drawn, ())
             except Misfit as error:
                 raise Misfit(("search", name), f"'{contents.search[name]}' may draw {value}: {error.message}") from None
-    for name, share in vars(contents.splits).items():
+    for name, share in values_of(contents.splits).items():
         if isinstance(share, float) and not 0 < share < 1 and not (name == "labelled" and share >= 1):
             raise Misfit(("splits", name), f"expected a share between 0 and 1, got {share}")
     if contents.splits.mixed_validation + contents.splits.id_validation >= 1:
@@ -393,7 +406,7 @@ def check(contents: Contents) -> None:
     if contents.id.embed is not None:
         if contents.corruptions is not None:
             raise Misfit(("id", "embed"), "embedded images cannot be corrupted; leave out 'embed' or 'corruptions'")
-        for kind, recipe in vars(contents.recipes).items():
+        for kind, recipe in values_of(contents.recipes).items():
             if recipe.augment != "none":
                 raise Misfit(
                     ("recipes", kind, "augment"), f"'{recipe.augment}' is for pixels, not features; choose none"
@@ -407,9 +420,9 @@ def check(contents: Contents) -> None:
         if taken:
             raise Misfit(("covariate", min(taken)), f"'{min(taken)}' is a kind of {contents.corruptions}; rename it")
     for i, column in enumerate(contents.settings):
-        given = {key: value for key, value in vars(column).items() if value is not None}
+        given = {key: value for key, value in values_of(column).items() if value is not None}
         try:
-            check_setting(Setting(**{**vars(contents.defaults), **given}), contents)
+            check_setting(Setting(**{**values_of(contents.defaults), **given}), contents)
         except Misfit as error:
             where: Place = ("settings", i) if error.place[0] in given else ("defaults",)
             raise Misfit((*where, *error.place), error.message) from None

@@ -228,7 +228,7 @@ def by_suite(results: list[Result]) -> dict[str, list[Result]]:
     if not results:
         raise UserError("no results to show; run one with: oodbench run --suite digits-c --methods msp")
     suites: dict[str, list[Result]] = {}
-    for result in sorted(results, key=lambda r: (r.written, r.cell)):
+    for result in sorted(results, key=lambda r: (r.written, r.key)):
         suites.setdefault(result.suite_label, []).append(result)
     return dict(sorted(suites.items()))
 
@@ -240,7 +240,7 @@ def _table(suite: str, results: list[Result], metrics: list[Metric], seeds: int 
     for result in results:
         runs.setdefault((result.method, result.setting), []).append(result)
         groups[result.method] = result.group
-        order = result.settings_order or order
+        order = result.settings_order
     recorded = {name for result in results for name in result.metrics}
     metrics = [metric for metric in metrics if metric.name in recorded] or metrics  # without a semantic set, accuracies
     settings = sorted({r.setting for r in results}, key=lambda s: (_position(s, order), s))
@@ -258,11 +258,11 @@ def _table(suite: str, results: list[Result], metrics: list[Metric], seeds: int 
 
 def _are_domains_of_one_set(results: list[Result]) -> bool:
     """Whether the settings hold out one domain after the other and differ in nothing else: then a mean is of use."""
-    examples = {r.setting: r for r in results if len(model_selection.held_out(r)) == 1}
+    examples = {r.setting: r for r in results if len(r.held_out) == 1}
     if len(examples) < 2 or any(r.setting not in examples for r in results):
         return False
-    rest = {str({**r.config["setting"], "covariate": None}) for r in examples.values()}
-    return len(rest) == 1 and len({model_selection.held_out(r) for r in examples.values()}) == len(examples)
+    rest = {replace(r.config.setting, covariate="") for r in examples.values()}
+    return len(rest) == 1 and len({r.held_out for r in examples.values()}) == len(examples)
 
 
 def _averages(columns: list[list[Result]], metrics: list[Metric], seeds: int | None) -> list[Cell]:

@@ -23,7 +23,7 @@ from oodbench.recipe import Recipe
 from oodbench.seeds import derive
 
 Loss = Callable[[Classifier, Batch], Tensor]
-CHECKPOINTS = 20  # at most so many epochs of a training are observed
+OBSERVED_EPOCHS = 20  # of a training, at most
 
 
 class Stateful(Protocol):
@@ -61,7 +61,7 @@ class Loop:
     device: torch.device
     checkpoint: Path | None = None  # where to save progress and resume from
     report: Callable[[Progress], None] = _silent
-    observe: Callable[[Classifier], dict[str, Any]] | None = None  # tells what the log shall know of a checkpoint
+    observe: Callable[[Classifier], dict[str, Any]] | None = None  # accuracies for the log
     log: list[dict[str, Any]] = field(default_factory=list)  # one record per epoch
     notes: dict[str, Any] = field(default_factory=dict)  # what the trainer found out and the result shall tell
     step: int = 0  # optimiser steps taken before this one
@@ -193,7 +193,7 @@ class Loop:
             record: dict[str, Any] = {"epoch": epoch, "lr": recipe.rate(self.step, self.steps_in_all), "loss": loss}
             record |= {name: (total / self._steps).item() for name, total in self._sums.items()}
             if self.observe is not None and epoch in observed_epochs(recipe.epochs):
-                record["checkpoint"] = {"epoch": epoch, "step": self.step + 1, **self._observed(model)}
+                record["domains"] = {"epoch": epoch, "step": self.step + 1, **self._observed(model)}
             self.log.append(record)
             clock.loss = loss
             yield record
@@ -227,7 +227,7 @@ class Loop:
 
 def observed_epochs(epochs: int) -> set[int]:
     """Every epoch, or as many as are observed at most, evenly spaced; always the last."""
-    count = min(epochs, CHECKPOINTS)
+    count = min(epochs, OBSERVED_EPOCHS)
     return {round(i * epochs / count) - 1 for i in range(1, count + 1)}
 
 

@@ -1,7 +1,13 @@
 """Results in the official schema for suites of the paper, and all of its numbers as if they had been measured."""
 
+from dataclasses import replace
+
+from made_results import a_result
+
 from oodbench import reference
-from oodbench.results import Result, write
+from oodbench import suite as suites
+from oodbench.results import write
+from oodbench.suite import Column, Defaults
 
 SHARED = {
     "cifar10-c": ("svhn", {"covariate": "gaussian_noise", "severity": 1, "pi_c": 0.5, "pi_s": 0.1}),
@@ -13,22 +19,35 @@ SHARED = {
 FOUR = ("covariate_acc", "id_acc", "fpr95", "auroc")
 
 
-def run(suite="cifar10-c", method="scone", seed=0, percent=(50, 50, 50, 50), semantic=None, changed=None, **fields):
-    """One result; `percent` are the four metrics, `changed` what differs from the suite's shared setting."""
-    first, shared = SHARED[suite]
+def run(
+    suite="cifar10-c",
+    method="scone",
+    seed=0,
+    percent=(50, 50, 50, 50),
+    semantic=None,
+    changed=None,
+    values=None,
+    first=None,
+    **fields,
+):
+    """One result; `percent` are the four metrics, `changed` what differs from the suite's defaults.
+
+    `first` is the first semantic set of the suite.
+    """
+    usual, shared = SHARED[suite]
+    first = first or usual
     setting = {"semantic": semantic or first, **shared, **(changed or {})}
     differs = [f"{key}={setting[key]}" for key in shared if setting[key] != shared[key]]
-    stored = {
-        "suite": suite, "preset": None, "setting": ",".join([setting["semantic"], *differs]), "method": method,
-        "group": "Learning with wild data", "seed": seed, "status": "ok", "error": None,
-        "metrics": {name: value / 100 for name, value in zip(FOUR, percent, strict=True)},
-        "cell": f"{method}-{seed}", "variant": "v",
-        "config": {"suite": {"setting": shared, "settings": [{"semantic": first}]}, "setting": setting,
-                   "trainer_values": {}},
-        "seeds": {}, "versions": {}, "device": "cpu", "data": {}, "weights": None, "notes": {}, "seconds": {},
-        "written": "2026-08-01T12:00:00",
-    }  # fmt: skip
-    return Result(**stored | fields)
+    name = ",".join([setting["semantic"], *differs])
+    metrics = {name: value / 100 for name, value in zip(FOUR, percent, strict=True)}
+    made = {"setting": setting, "contents": contents(suite, first), "values": values}
+    return a_result(suite, method, name, seed, made=made, **{"metrics": metrics, **fields})
+
+
+def contents(suite, semantic):
+    """Of a suite whose settings have a semantic set and the shared values."""
+    ours = suites.load(suite).contents
+    return replace(ours, defaults=Defaults(**SHARED[suite][1]), settings=[Column(semantic)])
 
 
 def everything(seeds=(0,)):

@@ -14,7 +14,7 @@ from oodbench.results import read_folder, read_scores
 
 def numbers(folder):
     return {
-        str(r.path.relative_to(folder)): (r.metrics, r.weights, r.cell, read_scores(r.path)["id"].scores.tolist())
+        str(r.path.relative_to(folder)): (r.metrics, r.weights, r.key, read_scores(r.path)["id"].scores.tolist())
         for r in read_folder(folder)[0]
     }
 
@@ -113,14 +113,14 @@ def test_a_plugin_is_a_method_and_its_code_decides_what_is_done(by_command, tmp_
         return result
 
     first = run()
-    assert first.status == "ok" and first.method == "largest" and first.config["scorer"] == "Largest(scale=1.0)"
+    assert first.status == "ok" and first.method == "largest" and first.config.method.scorer.values == {"scale": 1.0}
     assert run() == first
     assert run(set=["largest.scale=2"]).method == "largest,scale=2"
     plugin.write_text(PLUGIN.replace("negated.", "negated: a comment does not count."))
     assert run() == first
     plugin.write_text(PLUGIN.replace("-self.scale", "self.scale"))
     turned = run()
-    assert turned.cell != first.cell
+    assert turned.key != first.key
     assert turned.metrics["auroc"] == pytest.approx(1 - first.metrics["auroc"])
 
 

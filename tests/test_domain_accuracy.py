@@ -9,7 +9,7 @@ from command_line import assert_done, assert_refused, oodbench
 from data_files import write
 from stand_ins import arrays, data_in, keep, picture
 
-from oodbench import model_selection, splits
+from oodbench import splits
 from oodbench import suite as suites
 from oodbench.cards import load_class
 from oodbench.data import Data
@@ -19,9 +19,9 @@ from oodbench.method import Loop
 from oodbench.metrics import accuracy
 from oodbench.recipe import Recipe
 from oodbench.registry import Registry
-from oodbench.results import read_folder, read_scores
+from oodbench.results import EpochAccuracies, read_folder, read_scores
 from oodbench.runner import build_model
-from oodbench.training import CHECKPOINTS, observed_epochs
+from oodbench.training import OBSERVED_EPOCHS, observed_epochs
 
 CPU = torch.device("cpu")
 
@@ -29,9 +29,9 @@ CPU = torch.device("cpu")
 def test_about_twenty_epochs_are_observed_evenly_spaced_and_always_the_last():
     assert observed_epochs(1) == {0} and observed_epochs(5) == {0, 1, 2, 3, 4}
     assert observed_epochs(80) == set(range(3, 80, 4))
-    for epochs in range(CHECKPOINTS, 300):
+    for epochs in range(OBSERVED_EPOCHS, 300):
         found = sorted(observed_epochs(epochs))
-        assert len(found) == CHECKPOINTS and found[-1] == epochs - 1
+        assert len(found) == OBSERVED_EPOCHS and found[-1] == epochs - 1
         assert max(np.diff(found)) - min(np.diff(found)) <= 1
 
 
@@ -70,7 +70,7 @@ def test_a_training_that_is_observed_ends_with_the_same_bits(new_model, toy_data
     watched, seen = trained(new_model, toy_data, curious, method, freeze_bn=freeze_bn)
     assert same(usual, watched)
     assert curious.modes == [{False}] * 3
-    assert [record.pop("checkpoint")["epoch"] for record in seen.log] == [0, 1, 2]
+    assert [record.pop("domains")["epoch"] for record in seen.log] == [0, 1, 2]
     assert seen.log == log.log
 
 
@@ -84,14 +84,14 @@ def test_the_network_is_given_back_in_the_mode_it_was_in(new_model, toy_data):
 
 def test_a_checkpoint_says_after_how_many_steps(new_model, toy_data):
     _, loop = trained(new_model, toy_data, Curious())
-    told = [record["checkpoint"] for record in loop.log]
+    told = [record["domains"] for record in loop.log]
     assert [(each["epoch"], each["step"]) for each in told] == [(0, 5), (1, 10), (2, 15)]  # 200 rows in batches of 40
 
 
 def test_a_stage_is_observed_too(new_model, toy_data):
     loop = Loop(Recipe(epochs=1, batch_size=40, lr=0.1), 0, CPU, observe=Curious()).stage("margin-1")
     load_class(Registry().card("erm"))().train(new_model(), toy_data, loop)
-    assert loop.log[0]["checkpoint"] == {"epoch": 0, "step": 5, "by": ""}
+    assert loop.log[0]["domains"] == {"epoch": 0, "step": 5, "by": ""}
 
 
 class Stopped(Exception):
@@ -112,10 +112,10 @@ def test_a_resumed_training_keeps_the_checkpoints_from_before(new_model, toy_dat
         trained(new_model, data, stops, checkpoint=tmp_path / "half.ckpt")
     resumed, kept = trained(new_model, data, after, checkpoint=tmp_path / "half.ckpt")
     assert same(resumed, whole)
-    assert [record["checkpoint"]["epoch"] for record in kept.log] == [0, 1, 2]
-    told = [record["checkpoint"]["by"] for record in kept.log]
+    assert [record["domains"]["epoch"] for record in kept.log] == [0, 1, 2]
+    told = [record["domains"]["by"] for record in kept.log]
     assert told[0] == "before" and told[2] == "after"  # in between it depends on when it was saved
-    assert [{**record, "checkpoint": 0} for record in kept.log] == [{**record, "checkpoint": 0} for record in log.log]
+    assert [{**record, "domains": 0} for record in kept.log] == [{**record, "domains": 0} for record in log.log]
 
 
 SUITE = "colored-mnist"
@@ -147,16 +147,16 @@ def results(domains):
 def test_a_result_carries_accuracies_of_every_domain_at_every_checkpoint(results):
     assert len(results) == 6
     for result in results:
-        held_out = result.config["setting"]["covariate"]
-        told = result.notes["checkpoints"]
+        held_out = result.config.setting.covariate
+        told = result.domain_accuracies
         assert [each["epoch"] for each in told] == [0, 1, 2] and told[0]["step"] * 3 == told[2]["step"]
         for each in told:
-            assert set(each["out"]) == {"plus90", "plus80", "minus90"} and set(each["in"]) == {held_out}
-        assert told[-1]["in"][held_out] == result.metrics["covariate_acc"]
+            assert set(each.validation) == {"plus90", "plus80", "minus90"} and set(each.test) == {held_out}
+        assert told[-1].test[held_out] == result.metrics["covariate_acc"]
         log = [json.loads(line) for line in result.path.with_suffix(".jsonl").read_text().splitlines()]
-        assert [record["checkpoint"] for record in log] == told
-        parts = result.data["parts"]
-        assert parts["covariate"]["rows"] == 80 and parts["covariate_validation"]["rows"] == 20
+        assert [EpochAccuracies(**record["domains"]) for record in log] == told
+        parts = result.data.parts
+        assert parts["covariate"].rows == 80 and parts["covariate_validation"].rows == 20
 
 
 def test_accuracies_on_training_domains_are_those_of_the_id_test_images(results):
@@ -169,7 +169,7 @@ def test_accuracies_on_training_domains_are_those_of_the_id_test_images(results)
         for number in set(parts.id.domains):
             rows = parts.id.domains == number
             expected = accuracy(scored.predictions[rows], scored.labels[rows])
-            assert result.notes["checkpoints"][-1]["out"][names[number]] == pytest.approx(expected, abs=1e-12)
+            assert result.domain_accuracies[-1].validation[names[number]] == pytest.approx(expected, abs=1e-12)
 
 
 def test_an_observer_reads_the_held_out_domain_in_the_order_of_its_parts(domains):
@@ -181,9 +181,9 @@ def test_an_observer_reads_the_held_out_domain_in_the_order_of_its_parts(domains
         model.head.weight.zero_()
         model.head.bias.copy_(torch.tensor([0.0, 1.0]))
     told = observer(suite, parts)(model)
-    assert told["in"] == {"plus80": parts.covariate.labels.mean()}
-    assert told["out"]["plus80"] == parts.covariate_validation.labels.mean()
-    assert told["out"]["minus90"] == parts.id.labels[parts.id.domains == 2].mean()
+    assert told["test"] == {"plus80": parts.covariate.labels.mean()}
+    assert told["validation"]["plus80"] == parts.covariate_validation.labels.mean()
+    assert told["validation"]["minus90"] == parts.id.labels[parts.id.domains == 2].mean()
 
 
 def test_nothing_is_observed_where_no_domain_is_held_out():
@@ -206,18 +206,18 @@ def test_a_search_with_pairs_is_selected_from_by_every_rule(domains):
     """Two draws of three domains and of their three pairs; what is chosen follows from the stored records."""
     folder = domains / "search"
     assert_done(run(folder, "--methods", "erm", "--draws", "2", "--selection", "leave-one-domain-out"))
-    found = {(r.setting, model_selection.draw(r)): r.notes["checkpoints"] for r in read_folder(folder)[0]}
+    found = {(r.setting, r.draw): r.domain_accuracies for r in read_folder(folder)[0]}
     assert len(found) == 12
     shown = assert_done(oodbench("table", folder, "--selection", "leave-one-domain-out", "--format", "json"))
     means = {r["setting"]: r["mean"] for r in json.loads(shown) if r["metric"] == "covariate_acc"}
     assert list(means) == ["covariate=plus90", "covariate=plus80", "covariate=minus90", "Average"]
 
     def value(draw, epoch):
-        first, second = (found[f"covariate={pair}", draw][epoch]["in"] for pair in ("plus90+plus80", "plus80+minus90"))
+        first, second = (found[f"covariate={pair}", draw][epoch].test for pair in ("plus90+plus80", "plus80+minus90"))
         return (first["plus90"] + second["minus90"]) / 2
 
     draw, epoch = max(((d, e) for d in range(2) for e in range(3)), key=lambda place: value(*place))
-    assert means["covariate=plus80"] == found["covariate=plus80", draw][epoch]["in"]["plus80"]
+    assert means["covariate=plus80"] == found["covariate=plus80", draw][epoch].test["plus80"]
     assert "among 2 draws" in assert_done(oodbench("table", folder))
 
 
@@ -228,9 +228,9 @@ def test_wild_methods_have_checkpoints_beside_a_semantic_set(domains):
     more = ("--methods", "scone", "--semantic", f"folder:{odd}", "--set", "recipe.batch_size=32")
     assert_done(run(folder, *more, "--covariate", "turn30", suite="rotated-mnist"))
     (result,) = read_folder(folder)[0]
-    told = result.notes["checkpoints"]
-    assert len(told) == 3 and told[-1]["in"]["turn30"] == result.metrics["covariate_acc"]
-    assert result.data["parts"]["covariate"]["rows"] == 15 and result.data["parts"]["id"]["rows"] == 75  # 30 %
+    told = result.domain_accuracies
+    assert len(told) == 3 and told[-1].test["turn30"] == result.metrics["covariate_acc"]
+    assert result.data.parts["covariate"]["rows"] == 15 and result.data["parts"]["id"]["rows"] == 75  # 30 %
     assert_refused(
         run(folder, *more, "--covariate", "minus90"),
         "images of 3 channels cannot become like the ID images of 2; choose another set",

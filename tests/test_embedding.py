@@ -13,7 +13,7 @@ from command_line import assert_done, assert_refused, oodbench
 from data_files import write
 from stand_ins import data_in, picture
 
-from oodbench import plan, splits
+from oodbench import identity, plan, splits
 from oodbench import suite as suites
 from oodbench.datasets import _embedding as embedding
 from oodbench.datasets._weights import WEIGHTS, EfficientNetLite0
@@ -210,7 +210,7 @@ def test_trainers_run_on_features(pacs, tmp_path, methods):
     assert f"note: the 28 images of 'pacs' pass through {NAME} when first used, which takes minutes" in out
     found, problems = read_folder(tmp_path / "results")
     assert not problems and [result.status for result in found] == ["ok"] * len(methods.split(","))
-    assert all(result.config["suite"]["id"]["embed"] == NAME for result in found)
+    assert all(result.config.suite.id.embed == NAME for result in found)
 
 
 def test_features_and_pixels_are_other_trainings_and_so_are_features_of_other_code(pacs, tmp_path, monkeypatch):
@@ -223,7 +223,7 @@ def test_features_and_pixels_are_other_trainings_and_so_are_features_of_other_co
 
     first = key(suite)
     assert key(pixels) != first == key(suite)
-    monkeypatch.setattr(splits, "embedding_code", lambda: "another")
+    monkeypatch.setattr(identity, "of_harness", lambda name: f"{name}@another")
     assert key(suite) != first
 
 

@@ -47,9 +47,9 @@ def test_any_folder_serves_as_semantic_and_as_covariate_set(tmp_path):
     first, second = results_of(tmp_path / "results")
     for result in (first, second):
         assert (result.setting, result.status) == ("odd,covariate=shifted", "ok")
-        assert result.data["sets"].keys() == {"digits", "folder:odd", "folder:shifted"}
-        assert result.data["sets"]["folder:odd"]["source"] == "a folder of images"
-        assert result.data["parts"]["semantic"]["origin"] == "folder:odd"
+        assert result.data.sets.keys() == {"digits", "folder:odd", "folder:shifted"}
+        assert result.data.sets["folder:odd"].source == "a folder of images"
+        assert result.data.parts["semantic"].origin == "folder:odd"
         assert result.data["parts"]["covariate"]["origin"] == "folder:shifted"
         assert str(tmp_path) not in result.path.read_text()
     assert "nothing to do" in assert_done(smoke(tmp_path / "results", "msp,scone", *both))
@@ -62,7 +62,7 @@ def test_python_takes_the_same_sets(tmp_path):
     )
     assert_done(smoke(tmp_path / "b", "msp", "--semantic", f"folder:{odd}", "--covariate", "blur"))
     (theirs,) = results_of(tmp_path / "b")
-    assert (ours.cell, ours.metrics, ours.setting) == (theirs.cell, theirs.metrics, "odd,covariate=blur")
+    assert (ours.key, ours.metrics, ours.setting) == (theirs.key, theirs.metrics, "odd,covariate=blur")
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_encoding_the_id_images_answers_the_note_and_the_result_says_so(tmp_path
     out = assert_done(smoke(tmp_path / "results", "msp", "--semantic", f"folder:{odd}", "--set", "id.jpeg=75"))
     assert "note:" not in out
     (result,) = results_of(tmp_path / "results")
-    assert result.config["suite"]["id"]["jpeg"] == 75
-    origins = {name: part["origin"] for name, part in result.data["parts"].items()}
+    assert result.config.suite.id.jpeg == 75
+    origins = {name: part.origin for name, part in result.data.parts.items()}
     assert origins["labelled"] == origins["id"] == origins["wild_id"] == "digits jpeg-75"
     assert origins["covariate"] == "digits jpeg-75 digits_c.gaussian_noise-3" and origins["semantic"] == "folder:odd"
 

@@ -15,6 +15,7 @@ from oodbench import suite as suites
 from oodbench.datasets import store
 from oodbench.model_selection import LEAVE_ONE_OUT
 from oodbench.registry import Registry
+from oodbench.results import read
 
 MADE = ("colored-mnist", "rotated-mnist")
 
@@ -114,7 +115,7 @@ def test_a_run_says_how_many_cells_are_for_the_selection_and_its_table_selects_b
     assert folders == ["covariate=plus90", "covariate=plus90+minus90", "covariate=plus90+plus80"]
     assert "3 done already, 0 to run: nothing to do" in assert_done(run("colored-mnist", tmp_path / "results", *more))
     for path in (tmp_path / "results").rglob("erm/*.json"):
-        assert json.loads(path.read_text())["config"]["settings_order"] == ["covariate=plus90"]
+        assert read(path).settings_order == ["covariate=plus90"]
 
 
 @pytest.mark.parametrize(

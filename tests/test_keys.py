@@ -10,6 +10,7 @@ from command_line import python
 from data_files import write
 from stand_ins import arrays, data_in, picture
 
+from oodbench import keys as key_parts
 from oodbench import plan, splits
 from oodbench import suite as suites
 from oodbench.cards import PACKAGE, folder
@@ -38,54 +39,113 @@ sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from oodbench import plan, suite
 from oodbench.registry import Registry
-made = plan.make(suite.load("digits-c"), Registry(), "msp,scone", [], [0], [], Path("nowhere"))
-print(*[cell.key for cell in made.cells[1:3]])
+made = plan.make(suite.load("digits-c"), Registry(), "msp,energy,scone", [], [0], [], Path("nowhere"))
+print(*[cell.key for cell in made.cells[::2]])
 """
 
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory):
-    """A function that gives the keys of msp and scone under a copy of the code with one file changed."""
+    """A function that gives the keys of msp, energy and scone under a copy of the code with files changed."""
     place = tmp_path_factory.mktemp("code")
     ignore = shutil.ignore_patterns("__pycache__", "reported", "speed", "fidelity")
     shutil.copytree(PACKAGE, place / "oodbench", ignore=ignore)
     for name in ("methods", "benchmarks"):
         shutil.copytree(folder(name), place / name, ignore=ignore)
 
-    def told(file=None, change=None):
-        before = None
-        if file is not None:
-            before = (place / file).read_text()
-            (place / file).write_text(change(before))
-            assert (place / file).read_text() != before
+    def changed_keys(changes=None):
+        """By file, the text that takes the place of another in it; None as a file's new text deletes it."""
+        before = {}
+        for file, (old, new) in (changes or {}).items():
+            path = place / file
+            before[path] = path.read_text() if path.exists() else None
+            text = new if old is None else before[path].replace(old, new)
+            assert text != before[path], f"{old} is not in {file}"
+            path.unlink() if text is None else path.write_text(text)
         try:
             outcome = python("-c", PRINT_KEYS, place, PYTHONDONTWRITEBYTECODE="1")
         finally:
-            if file is not None:
-                (place / file).write_text(before)
+            for path, text in before.items():
+                path.unlink(missing_ok=True) if text is None else path.write_text(text)
         assert outcome.status == 0, outcome.err
-        return outcome.out.split()
+        return dict(zip(("msp", "energy", "scone"), outcome.out.split(), strict=True))
 
-    return told
-
-
-def test_the_code_of_method_network_and_corruption_counts_and_a_comment_does_not(copied):
-    msp, scone = copied()
-    assert [msp, scone] == keys(suites.load("digits-c"))[1:3]
-    remark = lambda text: text + "\n# A remark.\n"  # noqa: E731
-    line = lambda text: text + "\nUNUSED = 1\n"  # noqa: E731
-    for file in ("oodbench/networks/small_cnn.py", "oodbench/corruptions/digits_c.py"):
-        assert not {msp, scone} & set(copied(file, line)), file
-    assert copied("oodbench/networks/small_cnn.py", remark) == [msp, scone]
-    assert copied("oodbench/networks/wrn.py", line) == [msp, scone]  # the suite does not use it
-    changed = copied("methods/scone.py", line)
-    assert changed[0] == msp and changed[1] != scone
+    return changed_keys
 
 
-def test_the_protocol_counts(monkeypatch):
-    before = keys(suites.load("digits-c"))
-    monkeypatch.setattr(plan, "PROTOCOL", plan.PROTOCOL + 1)
-    assert not set(before) & set(keys(suites.load("digits-c")))
+def stale(copied, changes):
+    """The methods whose cells are no longer done after a change of the code."""
+    before, after = copied(), copied(changes)
+    return {name for name in before if before[name] != after[name]}
+
+
+def test_the_keys_of_a_copy_are_ours(copied):
+    assert list(copied().values()) == keys(suites.load("digits-c"), "msp,energy,scone")[::2]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "methods"),
+    [
+        ("oodbench/functional.py", "return -temperature *", "return -2 * temperature *", {"energy", "scone"}),
+        ("oodbench/networks/small_cnn.py", "nn.ReLU()", "nn.GELU()", {"msp", "energy", "scone"}),
+        ("oodbench/corruptions/digits_c.py", "np.rint", "np.floor", {"msp", "energy", "scone"}),
+        ("oodbench/training.py", "value.backward()", "(2 * value).backward()", {"msp", "energy", "scone"}),
+        ("oodbench/recipe.py", "math.cos(math.pi", "math.cos(3", {"msp", "energy", "scone"}),
+        ("oodbench/splits.py", "np.rint(np.cumsum", "np.floor(np.cumsum", {"msp", "energy", "scone"}),
+        ("oodbench/outputs.py", "else largest", "else 2 * largest", {"msp", "energy", "scone"}),
+        ("methods/scone.py", "growth: float = 1.5", "growth: float = 2.5", {"scone"}),
+        ("methods/scone.py", "- self.alarms)", "- 2 * self.alarms)", {"scone"}),
+        ("methods/msp.py", "amax", "amin", {"msp"}),
+    ],
+)
+def test_code_that_numbers_depend_on_counts_wherever_it_lies(copied, file, old, new, methods):
+    assert stale(copied, {file: (old, new)}) == methods
+
+
+FUNCTIONAL, METRICS = "oodbench/functional.py", "oodbench/metrics.py"
+UNCHANGED = {  # a file, a text in it and what takes its place
+    "a comment": ("oodbench/networks/small_cnn.py", "\n\n", "\n\n# A remark.\n"),
+    "a docstring": ("methods/scone.py", '"""Wild images pushed out', '"""In other words: wild images pushed out'),
+    "the words of an error": ("methods/scone.py", "scone.margin={self.margin:g} is positive", "oh"),
+    "a new function beside one that is used": (FUNCTIONAL, "\n\n\ndef energy", "\n\n\ndef new(): ...\n\n\ndef energy"),
+    "an assignment in a file of another family": ("oodbench/corruptions/_frost.py", "\n\nNAMES", "\n\nX = 1\nNAMES"),
+    "a network that the suite does not use": ("oodbench/networks/wrn.py", "F.relu", "F.gelu"),
+    "metrics, which are rescored": (METRICS, "0.05", "0.06"),
+    "another way to import": ("methods/erm.py", "from oodbench.method import", "from oodbench import"),
+    "another name for an import": ("methods/energy.py", "functional", "functional_"),
+    "a name to display": ("methods/scone.py", "    starts_from:", '    display: ClassVar[str] = "S"\n    starts_from:'),
+    "the annotation of a function": (FUNCTIONAL, "temperature: float = 1.0) -> Tensor", "temperature=1.0)"),
+}
+
+
+@pytest.mark.parametrize("what", UNCHANGED)
+def test_what_changes_no_number_changes_no_key(copied, what):
+    file, old, new = UNCHANGED[what]
+    if what == "another name for an import":  # bound under another name, and used so
+        text = (folder("methods") / "energy.py").read_text().replace(old, new)
+        old, new = None, text.replace("import functional_", "import functional as functional_")
+    assert stale(copied, {file: (old, new)}) == set()
+
+
+def test_a_module_that_moves_takes_its_results_along(copied):
+    """`functional` under another name, and everybody imports it from there."""
+    changes = {"oodbench/functional.py": (None, None)}
+    changes["oodbench/mathematics.py"] = (None, (PACKAGE / "functional.py").read_text())
+    for file in [*PACKAGE.rglob("*.py"), *folder("methods").glob("*.py")]:
+        text = file.read_text()
+        moved = text.replace("from oodbench.functional import", "from oodbench.mathematics import")
+        moved = moved.replace("from oodbench import functional", "from oodbench import mathematics as functional")
+        if moved != text:
+            home = "methods" if "methods" in file.parts else "oodbench"
+            inside = file.relative_to(PACKAGE) if home == "oodbench" else file.name
+            changes[f"{home}/{inside}"] = (None, moved)
+    assert len(changes) > 5 and stale(copied, changes) == set()
+
+
+def test_the_number_of_threads_counts_for_every_cell():
+    suite = suites.load("digits-c")
+    assert keys(suite) == keys(suite.with_threads(1)) == keys(suite.with_threads(None))
+    assert not set(keys(suite)) & set(keys(suite.with_threads(2)))
 
 
 # Values
@@ -139,7 +199,7 @@ def test_weights_for_the_network_count_by_their_content(tmp_path):
     places = [tmp_path / "a.pth", tmp_path / "b.pth", tmp_path / "c.pth"]
     for path, content in zip(places, (b"same", b"same", b"other"), strict=True):
         path.write_bytes(content)
-    a, b, c = (plan._network(replace(network, options={"weights": str(path)})) for path in places)
+    a, b, c = (key_parts.network(replace(network, options={"weights": str(path)})) for path in places)
     assert a == b != c and str(tmp_path) not in str(a)
 
 

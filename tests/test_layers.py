@@ -27,16 +27,21 @@ runner render comparison contact_sheet
 layouts
 evaluation provenance checkpoints tables domain_accuracy
 plan
+cells
+keys
 model_selection
-splits results reference
+results reference
+splits
+corruptions
+datasets
 suite registry
+identity
 cards
+definitions
 method selection search
 outputs training functional precision
 data networks
-corruptions
-datasets
-recipe schema metrics seeds files torchvision_import
+recipe schema metrics seeds files torchvision_import digests
 errors
 """
 RANK = {name: rank for rank, line in enumerate(LAYERS.split("\n")) for name in line.split()}

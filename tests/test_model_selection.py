@@ -4,53 +4,55 @@ from dataclasses import replace
 
 import pytest
 from command_line import assert_done, assert_refused, oodbench
+from made_results import a_result, config
 
 from oodbench import layouts, model_selection
+from oodbench import suite as suites
 from oodbench.errors import UserError
 from oodbench.model_selection import LEAVE_ONE_OUT, ORACLE, TRAINING_DOMAIN, select
 from oodbench.render import render
-from oodbench.results import Result, write
+from oodbench.results import EpochAccuracies, Search, write
+from oodbench.suite import Column, Defaults, Source
 from oodbench.tables import build
 
 DOMAINS = ("art", "cartoon", "photo")
-SUITE = {
-    "id": {"dataset": "styles"},
-    "covariate": {
-        **{name: {"dataset": "styles", "domains": [name]} for name in DOMAINS},
-        "art+cartoon": {"dataset": "styles", "domains": ["art", "cartoon"]},
-        "art+photo": {"dataset": "styles", "domains": ["art", "photo"]},
-        "cartoon+photo": {"dataset": "styles", "domains": ["cartoon", "photo"]},
+SUITE = replace(
+    suites.load("pacs").contents,
+    id=Source("styles"),
+    covariate={
+        name: Source("styles", domains=name.split("+"))
+        for name in (*DOMAINS, "art+cartoon", "art+photo", "cartoon+photo")
     },
-}
+    settings=[Column(covariate=name) for name in DOMAINS],
+)
 
 
-def checkpoint(epoch, out, test):
+def accuracies(epoch, out, test):
     """`out` by domain in their order, `test` of those held out."""
-    return {"epoch": epoch, "step": 10 * (epoch + 1), "out": dict(zip(DOMAINS, out, strict=True)), "in": test}
+    return EpochAccuracies(epoch, 10 * (epoch + 1), dict(zip(DOMAINS, out, strict=True)), test)
 
 
 def run(held="art", epochs=(), seed=0, draw=0, method="erm", of="v", **fields):
     """A run of one epoch after the other: (validation accuracies of the three domains, test ones of those held out)."""
     names = held.split("+")
     recorded = [
-        checkpoint(i, out, dict(zip(names, test, strict=True))) for i, (out, test) in enumerate(epochs or [DULL(held)])
+        accuracies(i, out, dict(zip(names, test, strict=True))) for i, (out, test) in enumerate(epochs or [DULL(held)])
     ]
-    last = recorded[-1]["in"]
-    setting = f"covariate={held}"
+    last = recorded[-1].test
+    setting = {"semantic": "none", "covariate": held}
+    made = config(contents=SUITE, setting=setting, method=method, group="OOD generalization")
+    made = replace(made, recipe=replace(made.recipe, lr=0.1 / (draw + 1)), search=Search(draw, of) if draw else None)
     stored = {
-        "suite": "styles", "preset": None, "setting": setting, "method": method, "group": "OOD generalization",
-        "seed": seed, "status": "ok", "error": None,
         "metrics": {"covariate_acc": sum(last.values()) / len(last), "id_acc": 0.123, "auroc": 0.9},
-        "cell": f"{held}-{method}-{seed}-{draw}", "variant": of if draw == 0 else f"{of}-{seed}-{draw}",
-        "config": {
-            "suite": SUITE, "setting": {"semantic": "none", "covariate": held}, "recipe": {"lr": 0.1 / (draw + 1)},
-            "trainer_values": {}, "settings_order": [f"covariate={name}" for name in DOMAINS],
-            **({"search": {"draw": draw, "of": of}} if draw else {}),
-        },
-        "seeds": {}, "versions": {}, "device": "cpu", "data": {}, "weights": None,
-        "notes": {"checkpoints": recorded}, "seconds": {}, "written": f"2026-08-01T12:00:{draw:02}",
+        "key": f"{held}-{method}-{seed}-{draw}", "variant": of if draw == 0 else f"{of}-{seed}-{draw}", "config": made,
+        "domain_accuracies": recorded, "written": f"2026-08-01T12:00:{draw:02}",
     }  # fmt: skip
-    return Result(**stored | fields)
+    return a_result("styles", method, f"covariate={held}", seed, **stored | fields)
+
+
+def changed(result, **values):
+    """With other values of its configuration."""
+    return replace(result, config=replace(result.config, **values))
 
 
 def DULL(held):
@@ -132,7 +134,7 @@ def test_a_missing_pair_leaves_the_cell_empty_and_says_which():
 
 def test_pairs_of_other_draws_or_hyperparameters_do_not_count():
     assert chosen(SINGLES[:1] + PAIRS[2:], LEAVE_ONE_OUT).status == "failed"
-    other = [replace(each, config={**each.config, "recipe": {"lr": 9}}) for each in PAIRS]
+    other = [changed(each, recipe=replace(each.config.recipe, lr=9.0)) for each in PAIRS]
     assert chosen(SINGLES + other, LEAVE_ONE_OUT).status == "failed"
     assert chosen(SINGLES + [replace(each, method="irm") for each in PAIRS], LEAVE_ONE_OUT).status == "failed"
 
@@ -155,18 +157,19 @@ def test_a_failed_draw_is_passed_over_and_the_table_says_so():
 
 def test_runs_are_compared_at_the_same_epoch_though_a_pair_has_fewer_steps():
     def fewer(result):
-        steps = [{**each, "step": each["step"] // 2} for each in result.notes["checkpoints"]]
-        return replace(result, notes={"checkpoints": steps})
+        steps = [replace(each, step=each.step // 2) for each in result.domain_accuracies]
+        return replace(result, domain_accuracies=steps)
 
     assert chosen(SINGLES + [fewer(each) for each in PAIRS], LEAVE_ONE_OUT).metrics["covariate_acc"] == 0.33
 
 
 def test_pairs_have_no_column_unless_they_are_all_there_is():
     assert build(SINGLES + PAIRS)[0].settings == ["covariate=art"]
-    failed = [replace(each, status="failed", error="oh", metrics={}, notes={}) for each in PAIRS]
+    failed = [replace(each, status="failed", error="oh", metrics={}, domain_accuracies=[]) for each in PAIRS]
     assert build(SINGLES + failed)[0].settings == ["covariate=art"]
     assert build(PAIRS)[0].settings == ["covariate=art+cartoon", "covariate=art+photo"]
-    listed = [replace(p, config={**p.config, "settings_order": ["covariate=art", p.setting]}) for p in PAIRS[:1]]
+    columns = [Column(covariate=name) for name in ("art", "art+cartoon")]
+    listed = [changed(each, suite=replace(SUITE, settings=columns)) for each in PAIRS[:1]]
     assert build(SINGLES + listed)[0].settings == ["covariate=art", "covariate=art+cartoon"]
 
 
@@ -178,23 +181,9 @@ def test_of_several_families_the_one_run_last_is_selected_from_and_the_rest_coun
 
 
 def test_results_without_checkpoints_are_shown_as_they_are_of_a_search_the_first_draw():
-    bare = [replace(each, notes={}, metrics={"covariate_acc": 0.6 + draw(each) / 10}) for each in SINGLES]
+    bare = [replace(r, domain_accuracies=[], metrics={"covariate_acc": 0.6 + r.draw / 10}) for r in SINGLES]
     assert chosen(bare, ORACLE).metrics == {"covariate_acc": 0.6}
     assert build(bare)[0].caption == "" and build(bare)[0].rows[0].cells[0].percent == "60.00"
-
-
-def draw(result):
-    return model_selection.draw(result)
-
-
-@pytest.mark.parametrize(
-    "odd",
-    [1, "x", [1], [{}], [{"epoch": 0, "step": 1, "out": {}, "in": {}}], [checkpoint(0, "abc", {"art": "d"})], []],
-)
-def test_checkpoints_of_another_form_are_none(odd):
-    result = replace(SINGLES[0], notes={"checkpoints": odd})
-    assert not model_selection.has_checkpoints(result)
-    assert chosen([result], TRAINING_DOMAIN).metrics == result.metrics
 
 
 def test_an_unknown_rule_is_answered_with_those_there_are():
@@ -225,8 +214,8 @@ def test_runs_with_a_semantic_set_have_a_table_of_their_own_which_shows_the_last
     # The first of two checkpoints is best on the training domains; FPR is known at the last alone.
     accuracies = [((0.5, 0.9, 0.9), (0.6,)), ((0.5, 0.8, 0.8), (0.7,))]
     plain = run("art", accuracies)
-    setting = {**plain.config["setting"], "semantic": "svhn"}
-    detecting = replace(plain, setting="svhn,covariate=art", config={**plain.config, "setting": setting})
+    detecting = changed(plain, setting=replace(plain.config.setting, semantic="svhn"))
+    detecting = replace(detecting, setting="svhn,covariate=art")
     detecting = replace(detecting, metrics={**detecting.metrics, "fpr95": 0.25})
     first, second = build([plain, detecting], ["covariate_acc", "fpr95"])
     assert (first.title, second.title) == ("styles", "styles: with a semantic set")
@@ -270,7 +259,7 @@ def test_a_selection_from_nothing_is_told(tmp_path):
     write(replace(SINGLES[0], notes={}), tmp_path / "a.json", {}, [])
     outcome = oodbench("table", tmp_path, "--selection", "oracle")
     assert outcome.status == 0 and "22.00" in outcome.out
-    assert outcome.err == "oodbench: no result here has checkpoints to select from; --selection changes nothing\n"
+    assert outcome.err == "oodbench: no result here has epochs to select from; --selection changes nothing\n"
 
 
 def test_a_metric_of_an_earlier_checkpoint_is_missed_with_the_reason():
@@ -285,16 +274,19 @@ def test_a_metric_of_an_earlier_checkpoint_is_missed_with_the_reason():
 def pacs(held, epochs, method="erm", semantic="none", draw=0):
     """A run on PACS; names of settings as a run gives them."""
     made = run("art", epochs, draw=draw, method=method)
-    setting = {"semantic": semantic, "covariate": held, "severity": 1, "pi_c": 0.5, "pi_s": 0.1}
-    suite = {
-        "id": {"dataset": "pacs"}, "covariate": {held: {"dataset": "pacs", "domains": [held]}},
-        "settings": [{"semantic": semantic}],
-        "setting": {"covariate": "sketch", "severity": 1, "pi_c": 0.5, "pi_s": 0.1},
-    }  # fmt: skip
+    suite = replace(
+        SUITE,
+        id=Source("pacs"),
+        covariate={held: Source("pacs", domains=[held])},
+        settings=[Column(semantic)],
+        defaults=Defaults("sketch"),
+    )
+    setting = suites.Setting(semantic, held, 1, 0.5, 0.1)
     name = f"covariate={held}" if semantic == "none" else f"{semantic},covariate={held}"
-    config = {**made.config, "suite": suite, "setting": setting}
     metrics = {**made.metrics, "fpr95": 0.2}
-    return replace(made, suite="pacs", setting=name, method=method, config=config, metrics=metrics)
+    return replace(
+        changed(made, suite=suite, setting=setting), suite="pacs", setting=name, method=method, metrics=metrics
+    )
 
 
 EARLY_BEST = [((0.1, 0.9, 0.9), (0.81,)), ((0.1, 0.8, 0.8), (0.72,))]

@@ -4,32 +4,31 @@ import json
 import math
 import re
 import shutil
+from dataclasses import replace
 
 import matplotlib
 import numpy as np
 import pytest
 from command_line import assert_done, assert_refused, oodbench, python, smoke
+from made_results import a_result
 from PIL import Image
 
 from oodbench import cli_plot, metrics, plots, results
-from oodbench.results import Result
+from oodbench import suite as suites
 
 DETECTION, WILD = "OOD detection", "Learning with wild data"
 PAIR = ("woods", "scone")
+CONTENTS = replace(suites.load("cifar10-c").contents, settings=[suites.Column("svhn")])
 
 
 def result(method="msp", seed=0, setting="svhn", group=DETECTION, pi_c=0.5, margin=None, **fields):
     values = {"covariate_acc": 0.5, "id_acc": 0.5, "fpr95": 0.5, "auroc": 0.5}
     values |= {name: fields.pop(name) for name in list(fields) if name in values}
-    shift = {"semantic": "svhn", "covariate": "noise", "severity": 1, "pi_c": pi_c, "pi_s": 0.1}
-    config = {"setting": shift, "trainer_values": {} if margin is None else {"margin": margin}}
-    stored = {
-        "suite": "cifar", "preset": None, "setting": setting, "method": method, "group": group, "seed": seed,
-        "status": "ok", "error": None, "metrics": values, "cell": f"{method}-{seed}", "variant": "v", "config": config,
-        "seeds": {}, "versions": {}, "device": "cpu", "data": {}, "weights": None, "notes": {}, "seconds": {},
-        "written": "2026-08-01T12:00:00",
+    made = {
+        "setting": {"semantic": "svhn", "pi_c": pi_c}, "group": group, "contents": CONTENTS,
+        "values": {} if margin is None else {"margin": margin},
     }  # fmt: skip
-    return Result(**stored | fields)
+    return a_result("cifar", method, setting, seed, made=made, **{"metrics": values, **fields})
 
 
 def drawn(name, found, methods=(), setting=0):
@@ -140,13 +139,13 @@ def test_the_ratio_is_taken_from_the_setting_and_a_sweep_is_one_study():
     found = [result("scone", s, "svhn", pi_c=0.5, covariate_acc=a) for s, a in enumerate([0.7, 0.9])]
     found += [result("scone", 0, "svhn,pi_c=0.1", pi_c=0.1, covariate_acc=0.6), result("msp", 0, "svhn")]
     found += [result("scone", 0, "lsun", pi_c=0.5)]
-    assert [study.setting for study in plots.studies(found, [])] == ["lsun", "svhn"]
+    assert [study.setting for study in plots.studies(found, [])] == ["svhn", "lsun"]
     assert [study.setting for study in plots.studies(found, ["svhn,pi_c=0.1"])] == ["svhn,pi_c=0.1"]
-    drawing = drawn("ratio", found, setting=1)
+    drawing = drawn("ratio", found, setting=0)
     assert curve(drawing.figure.axes[0], "SCONE") == ([0.1, 0.5], [60, 80])
     assert {r.method for r in drawing.sources} == {"scone"}
     with pytest.raises(plots.NotDrawn, match="needs a method under two shares; run it with --setting lsun,pi_c=VALUE"):
-        drawn("ratio", found, setting=0)
+        drawn("ratio", found, setting=1)
 
 
 def test_the_margin_falls_from_left_to_right_with_the_choice_that_was_noted():

@@ -114,11 +114,8 @@ def keys(suite):
     return [cell.key for cell in plan.cells]
 
 
-def test_the_precision_is_in_the_key_unless_it_is_float32():
+def test_the_precision_is_in_the_key():
     suite = suites.load("digits-c", "smoke")
-    plan = planning.make(suite, Registry(), "scone", [], [0], [], SUITE_FILE.parent)
-    training = plan.cells[0].training
-    assert "precision" not in training.identity() and "precision" not in training.parent.identity()
     assert keys(suite.with_precision(None)) == keys(suite.with_precision("fp32")) == keys(suite)
     found = [key for name in ("fp32", "tf32", "bf16") for key in keys(suite.with_precision(name))]
     assert len(set(found)) == len(found)
@@ -185,7 +182,7 @@ def test_a_deterministic_run_says_so_and_gives_the_same_numbers(tmp_path):
     assert_done(smoke(tmp_path / "same", "msp", *one, "--deterministic"))
     plain, same = result(tmp_path / "plain"), result(tmp_path / "same")
     assert same["device"] == f"{plain['device']}, deterministic"
-    assert same["cell"] == plain["cell"] and same["metrics"] == plain["metrics"]
+    assert same["key"] == plain["key"] and same["metrics"] == plain["metrics"]
 
 
 PUT = '''"""A. Author, Title, 2026."""

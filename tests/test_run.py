@@ -165,8 +165,8 @@ def test_neither_place_nor_time_nor_the_name_of_the_suite_decides_what_is_done(w
     assert main(arguments) == 0
     output = capsys.readouterr().out
     assert f"mine-smoke: {CELLS} cells, 0 done already, {CELLS} to run" in output and not trainings(output)
-    again = {r.method: (r.cell, r.metrics) for r in read_folder(folder / "mine-smoke")[0]}
-    assert again == {r.method: (r.cell, r.metrics) for r in read_folder(whole)[0]}
+    again = {r.method: (r.key, r.metrics) for r in read_folder(folder / "mine-smoke")[0]}
+    assert again == {r.method: (r.key, r.metrics) for r in read_folder(whole)[0]}
 
 
 def test_the_content_of_the_data_decides_what_is_done(whole, monkeypatch, capsys):
@@ -450,7 +450,7 @@ def test_a_process_goes_on_when_the_one_it_waits_for_is_killed(tmp_path):
 def test_other_seeds_give_other_numbers(tmp_path):
     assert run(command(tmp_path, "--seeds", "0,1", methods="msp"), tmp_path / "out")[0] == 0
     a, b = (r for r in read_folder(tmp_path)[0] if r.setting == "unseen-digits")
-    assert a.seed != b.seed and a.weights != b.weights and a.metrics != b.metrics and a.cell != b.cell
+    assert a.seed != b.seed and a.weights != b.weights and a.metrics != b.metrics and a.key != b.key
     assert a.variant == b.variant
     assert not np.array_equal(read_scores(a.path)["id"].scores, read_scores(b.path)["id"].scores)
 
@@ -586,7 +586,7 @@ def test_weights_of_another_run_stand_for_the_training(whole, tmp_path, capsys):
     assert given.keys() == trained.keys()
     for method, result in given.items():
         assert result.metrics == trained[method].metrics and result.weights == trained[method].weights
-        assert result.cell != trained[method].cell and result.config["init"]
+        assert result.key != trained[method].key and result.config.init
 
 
 def digest(path):

@@ -321,14 +321,18 @@ def searched(tmp_path_factory):
 
 def read(results):
     return {
-        found.get("config", {}).get("search", {}).get("draw", 0): found
+        (found.get("config", {}).get("search") or {}).get("draw", 0): found
         for found in (json.loads(path.read_text()) for path in sorted(results.rglob("smooth/*.json")))
     }
 
 
+def values_of(stored):
+    return stored["config"]["method"]["trainer"]["values"]
+
+
 def test_a_plan_lists_the_draws_with_their_values(searched):
     results, _, planned, _ = searched
-    value = read(results)[1]["config"]["trainer_values"]["amount"]
+    value = values_of(read(results)[1])["amount"]
     assert f"unseen-digits / smooth / seed 0 / draw 1 (smooth.amount={value})" in planned
 
 
@@ -342,25 +346,25 @@ def test_a_search_that_goes_on_runs_what_is_missing(searched):
 
 def test_a_drawn_result_tells_its_values_its_draw_and_what_it_was_drawn_from(searched):
     found = read(searched[0])
-    assert sorted(found) == [0, 1, 2] and "search" not in found[0]["config"]
-    assert found[0]["config"]["trainer_values"]["amount"] == 0.05
+    assert sorted(found) == [0, 1, 2] and found[0]["config"]["search"] is None
+    assert values_of(found[0])["amount"] == 0.05
     for number in (1, 2):
         config = found[number]["config"]
         assert config["search"] == {"draw": number, "of": found[0]["variant"]}
-        assert 0.01 <= config["trainer_values"]["amount"] <= 0.1
-        assert config["trainer"] == f"Smooth(amount={config['trainer_values']['amount']}, other=3)"
+        assert 0.01 <= values_of(found[number])["amount"] <= 0.1 and values_of(found[number])["other"] == 3
+        assert config["method"]["trainer"]["changed"] == {}
     assert len({found[number]["weights"] for number in found}) == 3
 
 
 def test_a_drawn_value_given_by_hand_trains_the_same_weights(searched, tmp_path):
     results, plugin, _, _ = searched
     drawn = read(results)[1]
-    value = drawn["config"]["trainer_values"]["amount"]
+    value = values_of(drawn)["amount"]
     more = ("--plugin", plugin, "--setting", "unseen-digits", "--set", f"smooth.amount={value}")
     assert_done(smoke(tmp_path, "smooth", *more))
     (path,) = tmp_path.rglob("seed0-*.json")
     again = json.loads(path.read_text())
-    assert (again["weights"], again["cell"]) == (drawn["weights"], drawn["cell"])
+    assert (again["weights"], again["key"]) == (drawn["weights"], drawn["key"])
 
 
 def test_the_same_search_from_python_finds_everything_done(searched):
@@ -368,4 +372,4 @@ def test_the_same_search_from_python_finds_everything_done(searched):
     found = package.run(
         "digits-c", "smooth", ["unseen-digits"], preset="smoke", plugins=[plugin], results=results, draws=3
     )
-    assert [result.config.get("search", {}).get("draw", 0) for result in found] == [0, 1, 2]
+    assert [result.draw for result in found] == [0, 1, 2]

@@ -197,7 +197,7 @@ def test_a_run_that_streams_ends_with_the_same_bits_as_one_in_memory(tmp_path, m
             before = threads()
             command = ["run", "--suite", suite, "--methods", "msp,odin,scone", "--results", tmp_path / way]
             assert_done(oodbench(*command))
-            found[way] = {r.method: (r.cell, r.weights, r.metrics, r.data) for r in read_folder(tmp_path / way)[0]}
+            found[way] = {r.method: (r.key, r.weights, r.metrics, r.data) for r in read_folder(tmp_path / way)[0]}
             assert ended_since(before)
         kept = [path.name for path in (tmp_path / "data" / "kept").iterdir()]
     assert found["memory"] == found["streamed"] and len(found["memory"]) == 3

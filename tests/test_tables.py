@@ -11,27 +11,26 @@ import time
 from dataclasses import replace
 
 import pytest
+from made_results import a_result, config
 
+from oodbench import suite as suites
 from oodbench.errors import UserError
 from oodbench.metrics import METRICS
 from oodbench.render import render
-from oodbench.results import Result
 from oodbench.tables import build
 
 DETECTION, GENERALIZATION, WILD = "OOD detection", "OOD generalization", "Learning with wild data"
+CONTENTS = suites.load("digits-c").contents
 NASTY = r"""[a]*b & 100% $x$ #1 _y_ {z} ~t ^u \input{v} <w> | `q` "r" --s é – ± ↑ 字 &lt; ＆％"""
 
 
 def result(method="msp", seed=0, setting="svhn", group=DETECTION, status="ok", error=None, **fields):
     values = {"covariate_acc": 0.5, "id_acc": 0.5, "fpr95": 0.5, "auroc": 0.5}
     values |= {name: fields.pop(name) for name in list(fields) if name in METRICS}
-    stored = {
-        "suite": "digits-c", "preset": None, "setting": setting, "method": method, "group": group, "seed": seed,
-        "status": status, "error": error, "metrics": values if status == "ok" else {}, "cell": f"{method}-{seed}",
-        "variant": "v", "config": {}, "seeds": {}, "versions": {}, "device": "cpu", "data": {}, "weights": None,
-        "notes": {}, "seconds": {}, "written": "2026-08-01T12:00:00",
-    }  # fmt: skip
-    return Result(**stored | fields)
+    metrics = values if status == "ok" else {}
+    made = {"group": group, "contents": CONTENTS}
+    told = {"suite": "digits-c", "status": status, "error": error, "metrics": metrics, **fields}
+    return a_result(method=method, setting=setting, seed=seed, made=made, **told)
 
 
 def markdown(results, metrics=("auroc",), **options):
@@ -109,7 +108,8 @@ def test_rows_stand_in_the_order_of_the_paper():
 def test_settings_are_alphabetical_unless_the_suite_orders_them():
     results = [result(setting=s) for s in ("b", "c", "a")]
     assert build(results)[0].settings == ["a", "b", "c"]
-    results.append(result(setting="d", config={"settings_order": ["c", "unseen", "b"]}))
+    ordered = replace(CONTENTS, settings=[suites.Column(name) for name in ("c", "unseen", "b")])
+    results.append(result(setting="d", config=config(contents=ordered, method="msp", group=DETECTION)))
     assert build(results)[0].settings == ["c", "b", "a", "d"]
 
 

@@ -22,7 +22,7 @@ def multiply(folder: Path, count: int) -> None:
     originals = [json.loads(path.read_bytes()) for path in sorted(RESULTS.rglob("*.json"))]
     for i in range(count):
         seed, which = divmod(i, len(originals))
-        result = {**originals[which], "seed": seed, "cell": f"{i:016x}"}
+        result = {**originals[which], "seed": seed, "key": f"{i:016x}"}
         path = folder / result["setting"] / result["method"] / f"seed{seed}-{i:016x}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n", encoding="utf-8")

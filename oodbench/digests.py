@@ -1,0 +1,26 @@
+"""Short names for content: sixteen hexadecimal digits that are the same on any machine and in any process."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+
+def of_bytes(*contents: bytes) -> str:
+    digest = hashlib.sha256()
+    for each in contents:
+        digest.update(each)
+    return digest.hexdigest()[:16]
+
+
+def of_text(text: str) -> str:
+    return of_bytes(text.encode())
+
+
+def of_values(values: Any) -> str:
+    """Of plain values, whatever the order of a mapping's keys."""
+    return of_text(json.dumps(values, sort_keys=True))
+
+
+def of_file(path: Path) -> str:
+    return of_bytes(path.read_bytes())

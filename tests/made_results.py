@@ -1,0 +1,39 @@
+"""Results as a run writes them, without running: for tests of what reads results."""
+
+from dataclasses import replace
+
+from oodbench import suite as suites
+from oodbench.results import ComponentRun, Config, DataRead, MethodRun, Result
+from oodbench.suite import Setting
+
+GROUP = "Learning with wild data"
+
+
+def component(name, values=None, changed=None):
+    return ComponentRun(name, name, f"{name}@1", values or {}, changed or {})
+
+
+def config(suite="digits-c", setting=None, method="scone", display=None, group=GROUP, values=None, contents=None):
+    """What ran: a suite of ours unless `contents` are given, `setting` as keys that differ from its first."""
+    contents = contents or replace(suites.load(suite).contents, presets={}, sweeps={}, search={})
+    first = suites.Suite(suite, None, None, contents).settings[0]
+    ran = Setting(**{**vars(first), **(setting or {})})
+    name = method.partition(",")[0]
+    made = MethodRun(name, display or name, group, component(name, values), component("energy"))
+    return Config(contents, ran, made, contents.recipes.scratch, code={}, threads=1)
+
+
+def a_result(suite="digits-c", method="scone", setting="unseen-digits", seed=0, *, made=None, **fields):
+    """One result; `made` are the arguments of `config`."""
+    made = {"method": method, **(made or {})}
+    values = {
+        "suite": suite, "preset": None, "setting": setting, "method": method, "seed": seed, "status": "ok",
+        "error": None, "traceback": None, "metrics": {}, "metrics_version": 1, "key": f"{method}-{seed}",
+        "variant": "v", "training": "t", "config": None, "seeds": {}, "versions": {}, "commit": None, "device": "cpu",
+        "machine": {}, "data": DataRead(), "weights": None, "notes": {}, "domain_accuracies": [], "seconds": {},
+        "written": "2026-08-01T12:00:00",
+    }  # fmt: skip
+    values |= fields
+    if values["config"] is None:
+        values["config"] = config(**{"suite": suite, **made} if "contents" not in made else made)
+    return Result(**values)
