@@ -14,7 +14,6 @@ from oodbench.datasets import Dataset, store
 from oodbench.datasets.idx import MNIST
 from oodbench.seeds import derive
 
-
 # Stands for the images that are made here, in the fingerprints of these sets and so in the keys of results: whoever
 # changes the images changes it, which a test demands. It is the digest that this file once had.
 VERSION = "f76c5723"
@@ -37,8 +36,8 @@ class _FromMNIST(Dataset):
         return np.random.default_rng(derive(self.name, purpose))
 
     def load(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        images = store.kept(f"{self.name}-images", self.fingerprint, lambda: self.make()[0])
-        labels = store.kept(f"{self.name}-labels", self.fingerprint, lambda: self.make()[1])
+        images = store.cached_array(f"{self.name}-images", self.fingerprint, lambda: self.make()[0])
+        labels = store.cached_array(f"{self.name}-labels", self.fingerprint, lambda: self.make()[1])
         return images, np.array(labels), np.zeros(len(labels), dtype=bool)
 
     def make(self) -> tuple[np.ndarray, np.ndarray]:

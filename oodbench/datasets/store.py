@@ -79,22 +79,22 @@ def entry(name: str) -> Entry | None:
     path = data_folder() / name / "meta.json"
     try:
         values = json.loads(path.read_bytes())
-        found = Entry(**values)
-        if [type(value) for value in vars(found).values()] != [str, str, int, int]:
+        stored = Entry(**values)
+        if [type(value) for value in vars(stored).values()] != [str, str, int, int]:
             raise TypeError("a value of another type")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, TypeError, OSError, RecursionError):
         raise UserError(f"'{path}' is damaged; get the set again: {_again(name)}") from None
-    if found.format != FORMAT:
+    if stored.format != FORMAT:
         raise UserError(f"'{path}' was written by another oodbench; get the set again: {_again(name)}")
-    return found
+    return stored
 
 
 def load(name: str) -> Decoded:
     """The stored arrays, memory-mapped: a second start is immediate."""
-    found, folder = entry(name), data_folder() / name
-    if found is None:
+    stored, folder = entry(name), data_folder() / name
+    if stored is None:
         raise UserError(f"the data set '{name}' is not in '{data_folder()}'; get it with: {_again(name)}")
     try:
         images = _array(folder / "images.npy", np.uint8, 4)
@@ -102,7 +102,7 @@ def load(name: str) -> Decoded:
         in_test = _array(folder / "in_test.npy", np.bool_, 1)
     except Damaged as error:
         raise UserError(f"'{folder}' is damaged ({error}); get the set again: {_again(name)}") from None
-    if not len(images) == len(labels) == len(in_test) == found.rows:
+    if not len(images) == len(labels) == len(in_test) == stored.rows:
         raise UserError(f"'{folder}' is damaged (its files differ in length); get it again: {_again(name)}")
     return Decoded(images, np.array(labels), np.array(in_test))
 
@@ -135,7 +135,7 @@ def _write_array(to: Path | IO[bytes], array: np.ndarray) -> None:
 
 def save(name: str, decoded: Decoded, source: str) -> Entry:
     """Store a set; what was there before stays until the new one is complete."""
-    made = Entry(fingerprint(decoded), source, len(decoded.images))
+    fresh_entry = Entry(fingerprint(decoded), source, len(decoded.images))
     home = data_folder()
     with working_folder() as work:
         fresh = work / name
@@ -144,14 +144,14 @@ def save(name: str, decoded: Decoded, source: str) -> Entry:
             _write_array(fresh / "images.npy", decoded.images)
             _write_array(fresh / "labels.npy", decoded.labels.astype(np.int64))
             _write_array(fresh / "in_test.npy", decoded.in_test.astype(bool))
-            (fresh / "meta.json").write_text(json.dumps(asdict(made), indent=1))
+            (fresh / "meta.json").write_text(json.dumps(asdict(fresh_entry), indent=1))
             (home / name).parent.mkdir(exist_ok=True)
             put(name, work)
         except OSError as error:
             raise UserError(
                 f"cannot write '{home / name}': {error.strerror}; free space or set OODBENCH_DATA"
             ) from None
-    return made
+    return fresh_entry
 
 
 def put(name: str, work: Path) -> None:
@@ -174,23 +174,24 @@ def put(name: str, work: Path) -> None:
             raise
 
 
-def kept_file(name: str, version: str) -> Path:
-    """Where `kept` has an array, or will have it."""
+def cached_file(name: str, version: str) -> Path:
+    """Where `cached_array` has an array, or will have it."""
+    # The folder is called as the first version called it, so that what took hours to compute is still found.
     return data_folder() / "kept" / f"{name}-{hashlib.sha256(version.encode()).hexdigest()[:12]}.npy"
 
 
-def kept(name: str, version: str, make: Callable[[], np.ndarray]) -> np.ndarray:
+def cached_array(name: str, version: str, make: Callable[[], np.ndarray]) -> np.ndarray:
     """An array made once and then memory-mapped, under a name; another version takes the place of the old one."""
-    path = kept_file(name, version)
+    path = cached_file(name, version)
     try:
         return _array(path)
     except Damaged:  # or not there: made again
-        made = make()
-    write_atomically(path, lambda file: _write_array(file, made))
+        array = make()
+    write_atomically(path, lambda file: _write_array(file, array))
     for old in path.parent.glob(f"{name}-{'[0-9a-f]' * 12}.npy"):
         if old != path:
             old.unlink(missing_ok=True)
-    return made
+    return array
 
 
 @contextmanager
