@@ -1,12 +1,15 @@
 """SVHN, arrays as numpy writes them, the published corrupted copies, and what the store does when it is interrupted."""
 
+import contextlib
 import errno
+import fcntl
 import hashlib
 import http.server
 import io
 import os
 import pickle
 import random
+import shutil
 import signal
 import struct
 import subprocess
@@ -884,40 +887,45 @@ def test_a_set_that_a_killed_process_had_just_moved_away_comes_back(home, name):
 
 def test_a_working_folder_that_was_swept_before_it_was_locked_is_made_again(home, monkeypatch):
     """What another process may do between the two steps."""
-    made, lock = [], store._lock
+    folders, lock = [], store.locked
 
-    def swept_first(folder):
-        made.append(folder)
-        match len(made):
+    @contextlib.contextmanager
+    def swept_first(path, wait):
+        folders.append(path.parent)
+        match len(folders):
             case 1:
-                folder.rmdir()
+                with lock(path, wait), lock(path, wait) as mine:
+                    yield mine
             case 2:
-                other_ = lock(folder)
-                try:
-                    return lock(folder)
-                finally:
-                    folder.rmdir()
-                    os.close(other_)
+                with lock(path, wait) as mine:
+                    shutil.rmtree(path.parent)
+                    yield mine
             case 3:
-                handle = lock(folder)
-                folder.rmdir()
-                return handle
-        return lock(folder)
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            case 4:
+                path.parent.rmdir()
+                with lock(path, wait) as mine:
+                    yield mine
 
-    monkeypatch.setattr(store, "_lock", swept_first)
+    monkeypatch.setattr(store, "locked", swept_first)
     with store.working_folder() as work:
-        assert made[-1] == work and len(set(made)) == 4 and work.is_dir()
+        assert folders[-1] == work and len(set(folders)) == 4 and work.is_dir()
     assert list(home.iterdir()) == []
 
 
 def test_without_locks_nothing_is_swept(home, monkeypatch):
     left = write(home / ".work-left", {"file": b""})
     with monkeypatch.context() as patch:
-        patch.setattr(store, "fcntl", None)
-        with store.working_folder():
-            assert left.exists()
+        patch.setattr(fcntl, "flock", no_locks)
+        with store.working_folder() as work:
+            assert left.exists() and work.is_dir()
+        assert set(home.iterdir()) == {left}
     with store.working_folder():
         assert not left.exists()
+
+
+def no_locks(*_):
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
 
 # Downloads

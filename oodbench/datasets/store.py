@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
@@ -16,14 +16,10 @@ from typing import IO
 import numpy as np
 
 from oodbench.errors import UserError
-from oodbench.files import write_atomically
-
-try:
-    import fcntl
-except ImportError:  # Windows, where what a killed process left stays
-    fcntl = None  # type: ignore[assignment]
+from oodbench.files import NoLocks, locked, write_atomically
 
 FORMAT = 1
+LOCK = "lock"  # in a working folder: held by the process that works there, and by nobody once that is killed
 
 
 def data_folder() -> Path:
@@ -198,61 +194,55 @@ def cached_array(name: str, version: str, make: Callable[[], np.ndarray]) -> np.
 def working_folder() -> Iterator[Path]:
     """A folder beside the sets, on the same disk, gone afterwards; or, if the process is killed, at the next call."""
     home = data_folder()
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        _sweep(home)
-        work, lock = _new_folder(home)
-    except OSError as error:
-        raise UserError(
-            f"cannot write the data folder '{home}': {error.strerror}; set OODBENCH_DATA to another"
-        ) from None
-    try:
+    with ExitStack() as held:
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+            _sweep(home)
+            work = _new_folder(home, held)
+        except OSError as error:
+            raise UserError(
+                f"cannot write the data folder '{home}': {error.strerror}; set OODBENCH_DATA to another"
+            ) from None
+        held.callback(_delete, work)
         yield work
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
 
 
-def _new_folder(home: Path) -> tuple[Path, int | None]:
+def _new_folder(home: Path, held: ExitStack) -> Path:
+    """With a lock in it, as long as there are locks."""
     while True:
         work = Path(tempfile.mkdtemp(dir=home, prefix=".work-"))
-        with suppress(BlockingIOError, FileNotFoundError):  # swept by another process before it was locked
-            lock = _lock(work)
-            if work.exists():
-                return work, lock
-            if lock is not None:
-                os.close(lock)
-
-
-def _lock(folder: Path) -> int | None:
-    """A handle that locks the folder until it is closed or the process ends; None on systems without such locks."""
-    if fcntl is None:
-        return None
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
-        if isinstance(error, BlockingIOError):
-            raise
-        return None
-    return handle
+        held.callback(_delete, work)  # after unlocking: Windows deletes no locked file
+        try:
+            mine = held.enter_context(locked(work / LOCK, wait=False))
+        except NoLocks:  # where nobody sweeps
+            return work
+        except (FileNotFoundError, FileExistsError):  # swept by another process before it was locked
+            continue
+        if mine and work.exists():
+            return work
 
 
 def _sweep(home: Path) -> None:
     """Delete the working folders of processes that were killed."""
     for left in home.glob(".work-*"):
-        with suppress(OSError):  # its process lives, or it is not ours to delete
-            lock = _lock(left)
-            if lock is None:
-                continue
-            try:
-                # Killed between its two steps, `_put` leaves a set here that is nowhere else.
+        with suppress(OSError):  # it is not ours to delete, or without locks nobody knows whether its process lives
+            with locked(left / LOCK, wait=False) as abandoned:
+                if not abandoned:
+                    continue
+                # Killed between its two steps, `put` leaves a set here that is nowhere else.
                 for meta in list(left.glob("before*/**/meta.json")):
                     place = home.joinpath(*meta.parent.relative_to(left).parts[1:])
                     if not place.exists():
                         os.replace(meta.parent, place)
-                shutil.rmtree(left, ignore_errors=True)
-            finally:
-                os.close(lock)
+                _delete(left)
+            if os.name == "nt":  # which deletes no file that is locked; elsewhere it may be another's by now
+                (left / LOCK).unlink()
+                left.rmdir()
+
+
+def _delete(folder: Path) -> None:
+    """What lies in it first: once its lock is gone, another process may lock it anew."""
+    with suppress(OSError):
+        for inner in folder.iterdir():
+            shutil.rmtree(inner, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
