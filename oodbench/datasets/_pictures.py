@@ -17,8 +17,8 @@ from oodbench.datasets import store
 from oodbench.datasets._decoder import Examined, code, decode, examine, in_threads
 from oodbench.datasets._listing import Listing, by_class, images_below, read_list
 from oodbench.datasets._stored import Fetched
-from oodbench.datasets.archives import is_archive, unpack
 from oodbench.datasets.sources import Progress
+from oodbench.datasets.untrusted import is_archive, unpack
 from oodbench.errors import UserError
 
 CACHED_AT_MOST = 10**9  # bytes of pixels that are decoded once and cached; more is read from the files every time

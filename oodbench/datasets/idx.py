@@ -4,10 +4,6 @@ Y. LeCun et al., Gradient-Based Learning Applied to Document Recognition, 1998;
 H. Xiao et al., Fashion-MNIST, 2017.
 """
 
-import gzip
-import math
-import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -15,34 +11,10 @@ import numpy as np
 from oodbench.datasets._stored import Layout, Stored
 from oodbench.datasets.sources import Debian, Npm, Torchvision
 from oodbench.datasets.store import Decoded
+from oodbench.datasets.untrusted import read_idx
 from oodbench.errors import UserError
 
 NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
-LIMIT = 2**30  # bytes an idx file may hold, which gzip makes of a thousandth of it
-
-
-def read_idx(path: Path) -> np.ndarray:
-    """An array from an idx file: two zeros, 8 for unsigned bytes, the number of sizes, the sizes, the bytes."""
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
-            head = file.read(4)
-            dimensions = head[3] if len(head) == 4 else 0
-            sizes = file.read(4 * dimensions)
-            if head[:3] != b"\x00\x00\x08" or not 1 <= dimensions <= 3 or len(sizes) < 4 * dimensions:
-                raise UserError(f"'{path}' is not an idx file of bytes; get it again")
-            shape = struct.unpack(f">{dimensions}I", sizes)
-            expected = math.prod(shape)
-            if expected > LIMIT:
-                raise UserError(f"'{path}' says that it holds {expected:,} values; it is not to be trusted")
-            content = file.read(expected + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"'{path}' cannot be read ({error}); get it again") from None
-    if len(content) != expected:
-        found = f"over {expected:,}" if len(content) > expected else f"{len(content):,}"
-        raise UserError(f"'{path}' is truncated or damaged: {found} bytes for {expected:,} values; get it again")
-    if not expected:
-        raise UserError(f"'{path}' is empty; get it again")
-    return np.frombuffer(content, dtype=np.uint8).reshape(shape)
 
 
 def _read(folder: Path) -> Decoded | None:
