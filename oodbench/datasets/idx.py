@@ -6,8 +6,7 @@ H. Xiao et al., Fashion-MNIST, 2017.
 
 from pathlib import Path
 
-import numpy as np
-
+from oodbench.datasets._listing import is_whole
 from oodbench.datasets._stored import Layout, Stored
 from oodbench.datasets.sources import Debian, Npm, Torchvision
 from oodbench.datasets.store import Decoded
@@ -23,20 +22,15 @@ def _read(folder: Path) -> Decoded | None:
         # Some tools write a dot before idx.
         spelled = [name, f"{name}.gz", name.replace("-idx", ".idx"), f"{name.replace('-idx', '.idx')}.gz"]
         paths.append(next((folder / each for each in spelled if (folder / each).is_file()), None))
-    if all(path is None for path in paths):
+    if not is_whole(folder, dict(zip(NAMES, paths, strict=True)), "all four files"):
         return None
-    missing = [name for name, path in zip(NAMES, paths, strict=True) if path is None]
-    if missing:
-        raise UserError(f"'{folder}' lacks '{missing[0]}'; all four files are needed")
     arrays = [read_idx(path) for path in paths if path is not None]
     for images, labels, name in ((arrays[0], arrays[1], NAMES[0]), (arrays[2], arrays[3], NAMES[2])):
         if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels):
             raise UserError(f"'{folder}': '{name}' has shape {images.shape} for {labels.shape} labels; get it again")
     if arrays[0].shape[1:] != arrays[2].shape[1:]:
         raise UserError(f"'{folder}': images of {arrays[0].shape[1:]} and {arrays[2].shape[1:]} pixels; get it again")
-    images = np.concatenate([arrays[0], arrays[2]])[:, None]
-    labels = np.concatenate([arrays[1], arrays[3]]).astype(np.int64)
-    return Decoded(images, labels, np.arange(len(labels)) >= len(arrays[1]))
+    return Decoded.of([(arrays[0][:, None], arrays[1])], [(arrays[2][:, None], arrays[3])])
 
 
 class _Idx(Stored):

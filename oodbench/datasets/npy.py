@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from oodbench.datasets import untrusted
+from oodbench.datasets._listing import holds, is_whole
 from oodbench.datasets.store import Decoded
 from oodbench.errors import UserError
 
@@ -18,7 +19,7 @@ def read_npz(path: Path, shape: tuple[int, int, int]) -> Decoded | None:
     """A data set in one `.npz`; None if none of the known names are in it."""
     stored = untrusted.npz_names(path)
     for names in NAMES:
-        if _whole(names, stored, path):
+        if is_whole(path, {f"{name}.npy": name in stored for name in names}, _all_of(names)):
             return _joined(untrusted.read_npz(path, names), names, shape, path)
     return None
 
@@ -34,26 +35,25 @@ def read_npz_in(folder: Path, shape: tuple[int, int, int]) -> Decoded | None:
 
 def read_folder(folder: Path, names: tuple[str, ...], shape: tuple[int, int, int]) -> Decoded | None:
     """From four `.npy` files; None if there is none of them."""
-    found = {name for name in names if (folder / f"{name}.npy").is_file()}
-    if not _whole(names, found, folder):
+    if not holds_arrays(folder, names):
         return None
     return _joined([untrusted.read_npy(folder / f"{name}.npy") for name in names], names, shape, folder)
 
 
-def _whole(names: tuple[str, ...], found: set[str], where: Path) -> bool:
-    lacking = [name for name in names if name not in found]
-    if 0 < len(lacking) < len(names):
-        raise UserError(f"'{where}' lacks '{lacking[0]}.npy'; all of {', '.join(names)} are needed")
-    return not lacking
+def holds_arrays(folder: Path, names: tuple[str, ...]) -> bool:
+    return holds(folder, [f"{name}.npy" for name in names], _all_of(names))
+
+
+def _all_of(names: tuple[str, ...]) -> str:
+    return f"all of {', '.join(names)}"
 
 
 def _joined(arrays: list[np.ndarray], names: tuple[str, ...], shape: tuple[int, int, int], where: Path) -> Decoded:
-    images, labels = [], []
+    parts = []
     for i in (0, 2):
-        images.append(as_images(arrays[i], shape, f"{where}/{names[i]}"))
-        labels.append(as_labels(arrays[i + 1], len(images[-1]), f"{where}/{names[i + 1]}"))
-    both = np.concatenate(labels)
-    return Decoded(np.concatenate(images), both, np.arange(len(both)) >= len(labels[0]))
+        images = as_images(arrays[i], shape, f"{where}/{names[i]}")
+        parts.append((images, as_labels(arrays[i + 1], len(images), f"{where}/{names[i + 1]}")))
+    return Decoded.of(parts[:1], parts[1:])
 
 
 def check_images(shape: tuple[int, ...], dtype: np.dtype, wanted: tuple[int, int, int], where: str) -> None:

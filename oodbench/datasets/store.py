@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +20,8 @@ from oodbench.files import NoLocks, locked, write_atomically
 
 FORMAT = 1
 LOCK = "lock"  # in a working folder: held by the process that works there, and by nobody once that is killed
+
+Labelled = tuple[np.ndarray, np.ndarray]  # images and their labels
 
 
 def data_folder() -> Path:
@@ -44,6 +46,14 @@ class Decoded:
     images: np.ndarray  # uint8, N x C x H x W
     labels: np.ndarray  # int64, N
     in_test: np.ndarray  # bool, N
+
+    @classmethod
+    def of(cls, train: Sequence[Labelled], test: Sequence[Labelled]) -> "Decoded":
+        """From the pieces of the train part and of the test part, which are images with their labels."""
+        pieces = [*train, *test]
+        labels = np.concatenate([labels for _, labels in pieces]).astype(np.int64)
+        train_rows = sum(len(labels) for _, labels in train)
+        return cls(np.concatenate([images for images, _ in pieces]), labels, np.arange(len(labels)) >= train_rows)
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,12 @@
 
 from pathlib import Path
 
-import numpy as np
-
+from oodbench.datasets._listing import holds
 from oodbench.datasets._stored import Layout, Stored
 from oodbench.datasets.cifar import CIFAR10
 from oodbench.datasets.sources import Torchvision
 from oodbench.datasets.store import Decoded
 from oodbench.datasets.untrusted import read_mat
-from oodbench.errors import UserError
 
 
 class SVHN(Stored):
@@ -26,12 +24,7 @@ class SVHN(Stored):
         return (Layout(self.FILES, self._read),)
 
     def _read(self, folder: Path) -> Decoded | None:
-        there = [name for name in self.FILES if (folder / name).is_file()]
-        if not there:
+        if not holds(folder, self.FILES, f"both {' and '.join(self.FILES)}"):
             return None
-        if len(there) == 1:
-            lacking = next(name for name in self.FILES if name not in there)
-            raise UserError(f"'{folder}' lacks '{lacking}'; both {' and '.join(self.FILES)} are needed")
-        (images, labels), (test_images, test_labels) = (read_mat(folder / name) for name in self.FILES)
-        both = np.concatenate([labels, test_labels])
-        return Decoded(np.concatenate([images, test_images]), both, np.arange(len(both)) >= len(labels))
+        train, test = (read_mat(folder / name) for name in self.FILES)
+        return Decoded.of([train], [test])
