@@ -1,22 +1,45 @@
-"""Files written whole or not at all, and claims that end with the process that made them."""
+"""Files written whole or not at all, and locks that end with the process that holds them."""
 
+import errno
+import json
 import os
+import socket
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO
 
+from filelock import FileLock, Timeout
+
 from oodbench.errors import UserError
 
-try:
-    import fcntl
-except ImportError:  # Windows: two processes may then do the same work, but still never harm each other's files
-    fcntl = None  # type: ignore[assignment]
+# What file systems answer that have no locks: Lustre without `flock`, NFS without its lock service, some of FUSE.
+UNLOCKABLE = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
 
 
 class CannotWrite(UserError):
     """A full disk, or a folder that is closed to us: no fault of any method."""
+
+
+class NoLocks(OSError):
+    """The file system has no locks, so nobody can tell whether another process is at work."""
+
+
+class NoLocksWarning(UserWarning):
+    """Work goes on without locks; only the user knows whether this is the one process in the folder."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that holds a lock."""
+
+    host: str
+    pid: int
+    started: str  # when it took the lock: UTC, ISO 8601
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
@@ -57,22 +80,74 @@ def _umask() -> int:
 def claim(path: Path, wait: bool) -> Iterator[bool]:
     """Hold `path` while inside, so that processes that share a folder divide the work; False if another holds it.
 
-    The system lets go when the process ends, however it ends.
+    The system lets go when the process ends, however it ends. Where the file system has no locks the claim is granted
+    with a `NoLocksWarning`, once for each folder.
     """
-    if fcntl is None:
-        yield True
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = open(path, "ab")  # noqa: SIM115
-    except OSError as error:
-        raise CannotWrite(f"cannot write '{path}': {error.strerror}; choose another folder with --results") from None
-    with file:
+    with ExitStack() as held:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        except OSError:  # a file system without locks
-            pass
+            mine = held.enter_context(locked(path, wait))
+        except NoLocks:
+            warnings.warn(
+                f"the file system of '{path.parent}' has no locks, so processes that share this folder would do the "
+                "same work twice; run one process per folder",
+                NoLocksWarning,
+                stacklevel=3,
+            )
+            mine = True
+        except OSError as error:
+            raise CannotWrite(
+                f"cannot write '{path}': {error.strerror}; choose another folder with --results"
+            ) from None
+        yield mine
+
+
+@contextmanager
+def locked(path: Path, wait: bool) -> Iterator[bool]:
+    """The lock alone: False if another holds it, `NoLocks` where there is none, any other OSError as it is.
+
+    Its folder is made if need be. While it is held, a file beside it says by whom, for `holder`; not the file itself,
+    which Windows lets nobody else read.
+    """
+    lock = FileLock(path, fallback_to_soft=False)  # a soft lock would outlive a process that is killed
+    try:
+        lock.acquire(blocking=wait)
+    except Timeout:
+        pass
+    except OSError as error:
+        if error.errno in UNLOCKABLE:
+            raise NoLocks(error.errno, error.strerror) from None
+        raise
+    if not lock.is_locked:
+        yield False
+        return
+    this, note = _this_process(), _note(path)
+    with suppress(OSError):  # a full disk: the lock holds all the same
+        note.write_bytes(json.dumps(asdict(this)).encode())
+    try:
         yield True
+    finally:
+        if os.getpid() == this.pid:  # a forked child leaves by here too, and the lock is its parent's
+            with suppress(OSError):
+                note.unlink()
+            lock.release()
+
+
+def holder(path: Path) -> Holder | None:
+    """Who holds a lock; None if nobody does, or if what the holder wrote cannot be read."""
+    try:
+        noted = Holder(**json.loads(_note(path).read_bytes()))
+        if [type(value) for value in vars(noted).values()] != [str, int, str] or not path.exists():
+            return None
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+    with suppress(OSError), locked(path, wait=False) as free:  # what cannot be tried is believed
+        return None if free else noted  # a process that was killed leaves its note behind
+    return noted
+
+
+def _note(path: Path) -> Path:
+    return path.with_name(f".{path.name}.holder")
+
+
+def _this_process() -> Holder:
+    return Holder(socket.gethostname(), os.getpid(), datetime.now(timezone.utc).isoformat(timespec="seconds"))

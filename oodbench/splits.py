@@ -223,7 +223,7 @@ def _part(suite: Suite, source: Source, test: bool | None) -> Part:
     found: Rows = data.part(test, source.classes, source.domains)
     origin = data.name
     if id.embed is not None and isinstance(data, PictureSet):
-        whole: Any = data.pictures(size or data.size)  # not kept, since they are read once
+        whole: Any = data.pictures(size or data.size)  # not cached, since they are read once
     else:
         whole = data.arrays(size)[0]
     if source in suite.contents.covariate.values():
@@ -267,7 +267,7 @@ def _encoded(suite: Suite) -> np.ndarray:
     if isinstance(images, Pictures):
         raise UserError(f"'{origin.name}' is too large to be encoded in memory; leave out id.jpeg={quality}")
     version = f"{origin.fingerprint}-{id.size}-{decoder_code()}"
-    return store.kept(f"{origin.name}-jpeg-{quality}", version, lambda: encoded(images, quality))
+    return store.cached_array(f"{origin.name}-jpeg-{quality}", version, lambda: encoded(images, quality))
 
 
 def _embedded(suite: Suite, source: Source, images: Any) -> np.ndarray:
@@ -279,11 +279,11 @@ def _embedded(suite: Suite, source: Source, images: Any) -> np.ndarray:
     def make() -> np.ndarray:
         return embedding.embedded(coloured, embedding.network(WEIGHTS[embed].path()))
 
-    return store.kept(*_embedding(suite, source), make)
+    return store.cached_array(*_embedding(suite, source), make)
 
 
 def _embedding(suite: Suite, source: Source) -> tuple[str, str]:
-    """The name and version that the features of a set are kept under."""
+    """The name and version that the features of a set are cached under."""
     id, data = suite.contents.id, dataset(source.dataset)
     assert id.embed is not None
     key = data.key if isinstance(data, PictureSet) else data.name
@@ -294,7 +294,7 @@ def _embedding(suite: Suite, source: Source) -> tuple[str, str]:
 
 def is_embedded(suite: Suite) -> bool:
     """Whether the features of the ID data set are there."""
-    return store.kept_file(*_embedding(suite, suite.contents.id)).exists()
+    return store.cached_file(*_embedding(suite, suite.contents.id)).exists()
 
 
 def _with_channels(suite: Suite, images: Any) -> Any:
@@ -370,7 +370,7 @@ def _corrupted(suite: Suite, setting: Setting, part: Part) -> Part:
         key = f"{data.name}-{family}-{kind}-{severity}" + (f"-jpeg-{id.jpeg}" if id.jpeg is not None else "")
         decoded = f"-{id.size}-{decoder_code()}" if isinstance(data, PictureSet) or id.jpeg is not None else ""
         version = f"{data.fingerprint}{decoded}-{identity.of_family(family)}"
-        whole = store.kept(key, version, lambda: corrupt(clean, severity, np.arange(len(clean))))
+        whole = store.cached_array(key, version, lambda: corrupt(clean, severity, np.arange(len(clean))))
         return replace(part, whole=whole, chosen=part.rows, origin=origin)
     images = corrupt(part.images, severity, part.rows)
     return replace(part, whole=images, chosen=np.arange(len(part)), origin=origin)

@@ -78,7 +78,7 @@ def stand_ins(folder: Path):
 def keep(data, random, patch, rows=300):
     count = len(data.domains)
     patch.setattr(type(data), "domain_of", np.arange(rows) % count)
-    store.kept(f"{data.name}-images", data.fingerprint, lambda: noise(random, rows, len(data.mean), 14, 14))
-    store.kept(
+    store.cached_array(f"{data.name}-images", data.fingerprint, lambda: noise(random, rows, len(data.mean), 14, 14))
+    store.cached_array(
         f"{data.name}-labels", data.fingerprint, lambda: np.arange(rows) // count % len(data.class_names or "ab")
     )

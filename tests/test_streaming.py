@@ -192,8 +192,8 @@ def test_a_run_that_streams_ends_with_the_same_bits_as_one_in_memory(tmp_path, m
     suite.write_text(SUITE.format(folder=tmp_path))
     found = {}
     with data_in(tmp_path / "data"):
-        for way, limit in (("memory", _pictures.KEPT), ("streamed", 0)):
-            monkeypatch.setattr(_pictures, "KEPT", limit)
+        for way, limit in (("memory", _pictures.CACHED_AT_MOST), ("streamed", 0)):
+            monkeypatch.setattr(_pictures, "CACHED_AT_MOST", limit)
             before = threads()
             command = ["run", "--suite", suite, "--methods", "msp,odin,scone", "--results", tmp_path / way]
             assert_done(oodbench(*command))
@@ -213,7 +213,7 @@ def test_a_run_whose_pictures_vanish_fails_its_cells_in_one_line(tmp_path, monke
     write(tmp_path, known | {f"odd/{i}.png": picture(random) for i in range(40)})
     suite = tmp_path / "mine.yaml"
     suite.write_text(SUITE.format(folder=tmp_path))
-    monkeypatch.setattr(_pictures, "KEPT", 0)
+    monkeypatch.setattr(_pictures, "CACHED_AT_MOST", 0)
     command = ["run", "--suite", suite, "--methods", "msp", "--results", tmp_path / "results"]
     with data_in(tmp_path / "data"):
         assert_done(oodbench(*command, "--dry-run"))  # it is indexed, and nothing looks at it again in this process

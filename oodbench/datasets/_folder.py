@@ -10,8 +10,8 @@ from oodbench.datasets import store
 from oodbench.datasets._listing import Listing, by_class, images_below, read_list
 from oodbench.datasets._pictures import NO_INDEX, Index, PictureSet
 from oodbench.datasets._stored import existing
-from oodbench.datasets.archives import is_archive
 from oodbench.datasets.sources import Progress
+from oodbench.datasets.untrusted import is_archive
 from oodbench.errors import UserError
 
 

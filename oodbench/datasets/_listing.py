@@ -1,8 +1,8 @@
-"""Which image files a folder or an image list holds, and what their places say: class, and train or test."""
+"""Which files a folder or an image list holds, and what the places of images say: class, and train or test."""
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,19 @@ class Listing:
     labels: tuple[int, ...]
     in_test: tuple[bool, ...]
     classes: tuple[str, ...]
+
+
+def is_whole(where: Path, present: Mapping[str, object], needed: str) -> bool:
+    """Whether all files of a layout are there, by what is there of each; UserError if only some are."""
+    lacking = [name for name, there in present.items() if not there]
+    if 0 < len(lacking) < len(present):
+        raise UserError(f"'{where}' lacks '{lacking[0]}'; {needed} are needed")
+    return not lacking
+
+
+def holds(folder: Path, names: Sequence[str], needed: str | None = None) -> bool:
+    """`is_whole` for these files in a folder."""
+    return is_whole(folder, {name: (folder / name).is_file() for name in names}, needed or f"all of {', '.join(names)}")
 
 
 def images_below(folder: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Sets of image files: decoded once and kept if that is small, otherwise whenever they are read."""
+"""Sets of image files: decoded once and cached if that is small, otherwise whenever they are read."""
 
 import hashlib
 import json
@@ -17,11 +17,11 @@ from oodbench.datasets import store
 from oodbench.datasets._decoder import Examined, code, decode, examine, in_threads
 from oodbench.datasets._listing import Listing, by_class, images_below, read_list
 from oodbench.datasets._stored import Fetched
-from oodbench.datasets.archives import is_archive, unpack
 from oodbench.datasets.sources import Progress
+from oodbench.datasets.untrusted import is_archive, unpack
 from oodbench.errors import UserError
 
-KEPT = 10**9  # bytes of pixels that are decoded once and kept; more is read from the files every time
+CACHED_AT_MOST = 10**9  # bytes of pixels that are decoded once and cached; more is read from the files every time
 AT_ONCE = 16  # images that a thread decodes before it asks for more
 
 Step = Callable[[np.ndarray, np.ndarray], np.ndarray]  # images and their rows in the data set, to images
@@ -177,9 +177,9 @@ class PictureSet(Fetched):
     def arrays(self, size: int | None) -> tuple[Any, np.ndarray, np.ndarray]:
         pictures = self.pictures(size or self.size)
         images: Any = pictures
-        if math.prod(pictures.shape) <= KEPT:
+        if math.prod(pictures.shape) <= CACHED_AT_MOST:
             version = f"{self.fingerprint} {code()}"
-            images = store.kept(f"{self.key}-{pictures.size}-{self.style}", version, pictures.read)
+            images = store.cached_array(f"{self.key}-{pictures.size}-{self.style}", version, pictures.read)
         return images, self.labels(), self.in_test()
 
     def load(self) -> tuple[Any, np.ndarray, np.ndarray]:

@@ -11,9 +11,9 @@ from typing import ClassVar
 import numpy as np
 
 from oodbench.datasets import Dataset, npy, store
-from oodbench.datasets.archives import is_archive, unpack
 from oodbench.datasets.sources import Progress, Source, Unavailable, Url
 from oodbench.datasets.store import Decoded
+from oodbench.datasets.untrusted import is_archive, unpack
 from oodbench.errors import UserError
 
 

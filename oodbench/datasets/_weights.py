@@ -9,8 +9,8 @@ from pathlib import Path
 
 from oodbench.datasets import store
 from oodbench.datasets._stored import Obtained
-from oodbench.datasets.archives import is_archive, unpack
 from oodbench.datasets.sources import PyPI, checksum
+from oodbench.datasets.untrusted import is_archive, unpack
 from oodbench.errors import UserError
 
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from oodbench.datasets import npy, store
 from oodbench.datasets._stored import Fetched, Stored, missing
-from oodbench.datasets.archives import is_archive, unpack
 from oodbench.datasets.cifar import CIFAR10
 from oodbench.datasets.idx import MNIST
 from oodbench.datasets.sources import Url
 from oodbench.datasets.store import Decoded
+from oodbench.datasets.untrusted import is_archive, map_npy, unpack
 from oodbench.errors import UserError
 
 
@@ -159,7 +159,7 @@ class _Files(Fetched):
 
     def _images(self, path: Path, rows: int) -> np.ndarray:
         """Mapped and checked to be as many as they must."""
-        images = npy.mapped(path)
+        images = map_npy(path)
         npy.check_images(images.shape, images.dtype, self.clean.shape, str(path))
         if len(images) != rows:
             raise UserError(f"'{path}' holds {len(images):,} images; '{self.name}' has {rows:,} there: get it again")
@@ -196,7 +196,7 @@ class CIFAR10C(_Files):
                 f"'{folder}' lacks 'labels.npy', which belongs to {', '.join(p.name for p in paths.values())}"
             )
         rows = self.severities * len(self.clean_rows())
-        labels = npy.as_labels(npy.mapped(named), rows, str(named))
+        labels = npy.as_labels(map_npy(named), rows, str(named))
         self.check_labels(labels, str(named))
         return {kind: self._reader(path, labels) for kind, path in paths.items()}
 
@@ -253,26 +253,20 @@ class MNISTC(_Files):
 
     def find(self, folder: Path) -> dict[str, Callable[[], Decoded]]:
         kind = folder.resolve().name
-        paths = [folder / f"{name}.npy" for name in self.FILES]
-        there = [path.is_file() for path in paths]
-        if kind not in self.kinds or not any(there):
+        if kind not in self.kinds or not npy.holds_arrays(folder, self.FILES):
             return {}
-        if not all(there):
-            raise UserError(
-                f"'{folder}' lacks '{paths[there.index(False)].name}'; all of {', '.join(self.FILES)} are needed"
-            )
+        paths = [folder / f"{name}.npy" for name in self.FILES]
         images = [self._images(path, rows) for path, rows in zip(paths[::2], self.clean.rows, strict=True)]
-        labels = np.concatenate(
-            [
-                npy.as_labels(npy.mapped(path), len(part), str(path))
-                for path, part in zip(paths[1::2], images, strict=True)
-            ]
-        )
-        self.check_labels(labels, str(folder))
-        in_test = np.arange(len(labels)) >= len(images[0])
+        labels = [
+            npy.as_labels(map_npy(path), len(part), str(path)) for path, part in zip(paths[1::2], images, strict=True)
+        ]
+        self.check_labels(np.concatenate(labels), str(folder))
 
         def read() -> Decoded:
-            placed = [npy.as_images(part, self.clean.shape, str(folder)) for part in images]
-            return Decoded(np.concatenate(placed), labels, in_test)
+            train, test = (
+                (npy.as_images(part, self.clean.shape, str(folder)), of_part)
+                for part, of_part in zip(images, labels, strict=True)
+            )
+            return Decoded.of([train], [test])
 
         return {kind: read}

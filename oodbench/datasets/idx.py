@@ -4,45 +4,16 @@ Y. LeCun et al., Gradient-Based Learning Applied to Document Recognition, 1998;
 H. Xiao et al., Fashion-MNIST, 2017.
 """
 
-import gzip
-import math
-import struct
-import zlib
 from pathlib import Path
 
-import numpy as np
-
+from oodbench.datasets._listing import is_whole
 from oodbench.datasets._stored import Layout, Stored
 from oodbench.datasets.sources import Debian, Npm, Torchvision
 from oodbench.datasets.store import Decoded
+from oodbench.datasets.untrusted import read_idx
 from oodbench.errors import UserError
 
 NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
-LIMIT = 2**30  # bytes an idx file may hold, which gzip makes of a thousandth of it
-
-
-def read_idx(path: Path) -> np.ndarray:
-    """An array from an idx file: two zeros, 8 for unsigned bytes, the number of sizes, the sizes, the bytes."""
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
-            head = file.read(4)
-            dimensions = head[3] if len(head) == 4 else 0
-            sizes = file.read(4 * dimensions)
-            if head[:3] != b"\x00\x00\x08" or not 1 <= dimensions <= 3 or len(sizes) < 4 * dimensions:
-                raise UserError(f"'{path}' is not an idx file of bytes; get it again")
-            shape = struct.unpack(f">{dimensions}I", sizes)
-            expected = math.prod(shape)
-            if expected > LIMIT:
-                raise UserError(f"'{path}' says that it holds {expected:,} values; it is not to be trusted")
-            content = file.read(expected + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"'{path}' cannot be read ({error}); get it again") from None
-    if len(content) != expected:
-        found = f"over {expected:,}" if len(content) > expected else f"{len(content):,}"
-        raise UserError(f"'{path}' is truncated or damaged: {found} bytes for {expected:,} values; get it again")
-    if not expected:
-        raise UserError(f"'{path}' is empty; get it again")
-    return np.frombuffer(content, dtype=np.uint8).reshape(shape)
 
 
 def _read(folder: Path) -> Decoded | None:
@@ -51,20 +22,15 @@ def _read(folder: Path) -> Decoded | None:
         # Some tools write a dot before idx.
         spelled = [name, f"{name}.gz", name.replace("-idx", ".idx"), f"{name.replace('-idx', '.idx')}.gz"]
         paths.append(next((folder / each for each in spelled if (folder / each).is_file()), None))
-    if all(path is None for path in paths):
+    if not is_whole(folder, dict(zip(NAMES, paths, strict=True)), "all four files"):
         return None
-    missing = [name for name, path in zip(NAMES, paths, strict=True) if path is None]
-    if missing:
-        raise UserError(f"'{folder}' lacks '{missing[0]}'; all four files are needed")
     arrays = [read_idx(path) for path in paths if path is not None]
     for images, labels, name in ((arrays[0], arrays[1], NAMES[0]), (arrays[2], arrays[3], NAMES[2])):
         if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels):
             raise UserError(f"'{folder}': '{name}' has shape {images.shape} for {labels.shape} labels; get it again")
     if arrays[0].shape[1:] != arrays[2].shape[1:]:
         raise UserError(f"'{folder}': images of {arrays[0].shape[1:]} and {arrays[2].shape[1:]} pixels; get it again")
-    images = np.concatenate([arrays[0], arrays[2]])[:, None]
-    labels = np.concatenate([arrays[1], arrays[3]]).astype(np.int64)
-    return Decoded(images, labels, np.arange(len(labels)) >= len(arrays[1]))
+    return Decoded.of([(arrays[0][:, None], arrays[1])], [(arrays[2][:, None], arrays[3])])
 
 
 class _Idx(Stored):

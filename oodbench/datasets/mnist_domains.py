@@ -34,11 +34,11 @@ class _FromMNIST(Dataset):
         return np.random.default_rng(derive(self.name, purpose))
 
     def load(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        images = store.kept(f"{self.name}-images", self.fingerprint, lambda: self.made()[0])
-        labels = store.kept(f"{self.name}-labels", self.fingerprint, lambda: self.made()[1])
+        images = store.cached_array(f"{self.name}-images", self.fingerprint, lambda: self.make()[0])
+        labels = store.cached_array(f"{self.name}-labels", self.fingerprint, lambda: self.make()[1])
         return images, np.array(labels), np.zeros(len(labels), dtype=bool)
 
-    def made(self) -> tuple[np.ndarray, np.ndarray]:
+    def make(self) -> tuple[np.ndarray, np.ndarray]:
         raise NotImplementedError
 
 
@@ -72,7 +72,7 @@ class ColoredMNIST(_Coloured):
     def domain_of(self) -> np.ndarray:  # type: ignore[override]
         return np.arange(70000) % 3
 
-    def made(self) -> tuple[np.ndarray, np.ndarray]:
+    def make(self) -> tuple[np.ndarray, np.ndarray]:
         images, digits, _ = MNIST().load()
         order = self.generator("order").permutation(len(digits))
         return self.coloured(images[order], digits[order])
@@ -89,7 +89,7 @@ class ColoredMNISTOriginal(_Coloured):
     def domain_of(self) -> np.ndarray:  # type: ignore[override]
         return np.concatenate([np.arange(50000) % 2, np.full(10000, 2)])
 
-    def made(self) -> tuple[np.ndarray, np.ndarray]:
+    def make(self) -> tuple[np.ndarray, np.ndarray]:
         images, digits, _ = MNIST().load()
         order = np.concatenate([self.generator("order").permutation(50000), np.arange(50000, 60000)])
         return self.coloured(images[order][:, :, ::2, ::2], digits[order])
@@ -106,7 +106,7 @@ class RotatedMNIST(_FromMNIST):
     def domain_of(self) -> np.ndarray:  # type: ignore[override]
         return np.arange(70000) % 6
 
-    def made(self) -> tuple[np.ndarray, np.ndarray]:
+    def make(self) -> tuple[np.ndarray, np.ndarray]:
         images, digits, _ = MNIST().load()
         order = self.generator("order").permutation(len(digits))
         images = images[order]

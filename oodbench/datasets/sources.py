@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from oodbench.datasets.archives import unpack
 from oodbench.datasets.store import data_folder
+from oodbench.datasets.untrusted import unpack
 from oodbench.errors import UserError
 from oodbench.files import claim
 

@@ -7,8 +7,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
@@ -16,14 +16,12 @@ from typing import IO
 import numpy as np
 
 from oodbench.errors import UserError
-from oodbench.files import write_atomically
-
-try:
-    import fcntl
-except ImportError:  # Windows, where what a killed process left stays
-    fcntl = None  # type: ignore[assignment]
+from oodbench.files import NoLocks, locked, write_atomically
 
 FORMAT = 1
+LOCK = "lock"  # in a working folder: held by the process that works there, and by nobody once that is killed
+
+Labelled = tuple[np.ndarray, np.ndarray]  # images and their labels
 
 
 def data_folder() -> Path:
@@ -48,6 +46,14 @@ class Decoded:
     images: np.ndarray  # uint8, N x C x H x W
     labels: np.ndarray  # int64, N
     in_test: np.ndarray  # bool, N
+
+    @classmethod
+    def of(cls, train: Sequence[Labelled], test: Sequence[Labelled]) -> "Decoded":
+        """From the pieces of the train part and of the test part, which are images with their labels."""
+        pieces = [*train, *test]
+        labels = np.concatenate([labels for _, labels in pieces]).astype(np.int64)
+        train_rows = sum(len(labels) for _, labels in train)
+        return cls(np.concatenate([images for images, _ in pieces]), labels, np.arange(len(labels)) >= train_rows)
 
 
 @dataclass(frozen=True)
@@ -79,22 +85,22 @@ def entry(name: str) -> Entry | None:
     path = data_folder() / name / "meta.json"
     try:
         values = json.loads(path.read_bytes())
-        found = Entry(**values)
-        if [type(value) for value in vars(found).values()] != [str, str, int, int]:
+        stored = Entry(**values)
+        if [type(value) for value in vars(stored).values()] != [str, str, int, int]:
             raise TypeError("a value of another type")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, TypeError, OSError, RecursionError):
         raise UserError(f"'{path}' is damaged; get the set again: {_again(name)}") from None
-    if found.format != FORMAT:
+    if stored.format != FORMAT:
         raise UserError(f"'{path}' was written by another oodbench; get the set again: {_again(name)}")
-    return found
+    return stored
 
 
 def load(name: str) -> Decoded:
     """The stored arrays, memory-mapped: a second start is immediate."""
-    found, folder = entry(name), data_folder() / name
-    if found is None:
+    stored, folder = entry(name), data_folder() / name
+    if stored is None:
         raise UserError(f"the data set '{name}' is not in '{data_folder()}'; get it with: {_again(name)}")
     try:
         images = _array(folder / "images.npy", np.uint8, 4)
@@ -102,7 +108,7 @@ def load(name: str) -> Decoded:
         in_test = _array(folder / "in_test.npy", np.bool_, 1)
     except Damaged as error:
         raise UserError(f"'{folder}' is damaged ({error}); get the set again: {_again(name)}") from None
-    if not len(images) == len(labels) == len(in_test) == found.rows:
+    if not len(images) == len(labels) == len(in_test) == stored.rows:
         raise UserError(f"'{folder}' is damaged (its files differ in length); get it again: {_again(name)}")
     return Decoded(images, np.array(labels), np.array(in_test))
 
@@ -135,7 +141,7 @@ def _write_array(to: Path | IO[bytes], array: np.ndarray) -> None:
 
 def save(name: str, decoded: Decoded, source: str) -> Entry:
     """Store a set; what was there before stays until the new one is complete."""
-    made = Entry(fingerprint(decoded), source, len(decoded.images))
+    fresh_entry = Entry(fingerprint(decoded), source, len(decoded.images))
     home = data_folder()
     with working_folder() as work:
         fresh = work / name
@@ -144,14 +150,14 @@ def save(name: str, decoded: Decoded, source: str) -> Entry:
             _write_array(fresh / "images.npy", decoded.images)
             _write_array(fresh / "labels.npy", decoded.labels.astype(np.int64))
             _write_array(fresh / "in_test.npy", decoded.in_test.astype(bool))
-            (fresh / "meta.json").write_text(json.dumps(asdict(made), indent=1))
+            (fresh / "meta.json").write_text(json.dumps(asdict(fresh_entry), indent=1))
             (home / name).parent.mkdir(exist_ok=True)
             put(name, work)
         except OSError as error:
             raise UserError(
                 f"cannot write '{home / name}': {error.strerror}; free space or set OODBENCH_DATA"
             ) from None
-    return made
+    return fresh_entry
 
 
 def put(name: str, work: Path) -> None:
@@ -174,84 +180,79 @@ def put(name: str, work: Path) -> None:
             raise
 
 
-def kept_file(name: str, version: str) -> Path:
-    """Where `kept` has an array, or will have it."""
+def cached_file(name: str, version: str) -> Path:
+    """Where `cached_array` has an array, or will have it."""
+    # The folder is called as the first version called it, so that what took hours to compute is still found.
     return data_folder() / "kept" / f"{name}-{hashlib.sha256(version.encode()).hexdigest()[:12]}.npy"
 
 
-def kept(name: str, version: str, make: Callable[[], np.ndarray]) -> np.ndarray:
+def cached_array(name: str, version: str, make: Callable[[], np.ndarray]) -> np.ndarray:
     """An array made once and then memory-mapped, under a name; another version takes the place of the old one."""
-    path = kept_file(name, version)
+    path = cached_file(name, version)
     try:
         return _array(path)
     except Damaged:  # or not there: made again
-        made = make()
-    write_atomically(path, lambda file: _write_array(file, made))
+        array = make()
+    write_atomically(path, lambda file: _write_array(file, array))
     for old in path.parent.glob(f"{name}-{'[0-9a-f]' * 12}.npy"):
         if old != path:
             old.unlink(missing_ok=True)
-    return made
+    return array
 
 
 @contextmanager
 def working_folder() -> Iterator[Path]:
     """A folder beside the sets, on the same disk, gone afterwards; or, if the process is killed, at the next call."""
     home = data_folder()
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        _sweep(home)
-        work, lock = _new_folder(home)
-    except OSError as error:
-        raise UserError(
-            f"cannot write the data folder '{home}': {error.strerror}; set OODBENCH_DATA to another"
-        ) from None
-    try:
+    with ExitStack() as held:
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+            _sweep(home)
+            work = _new_folder(home, held)
+        except OSError as error:
+            raise UserError(
+                f"cannot write the data folder '{home}': {error.strerror}; set OODBENCH_DATA to another"
+            ) from None
+        held.callback(_delete, work)
         yield work
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
 
 
-def _new_folder(home: Path) -> tuple[Path, int | None]:
+def _new_folder(home: Path, held: ExitStack) -> Path:
+    """With a lock in it, as long as there are locks."""
     while True:
         work = Path(tempfile.mkdtemp(dir=home, prefix=".work-"))
-        with suppress(BlockingIOError, FileNotFoundError):  # swept by another process before it was locked
-            lock = _lock(work)
-            if work.exists():
-                return work, lock
-            if lock is not None:
-                os.close(lock)
-
-
-def _lock(folder: Path) -> int | None:
-    """A handle that locks the folder until it is closed or the process ends; None on systems without such locks."""
-    if fcntl is None:
-        return None
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
-        if isinstance(error, BlockingIOError):
-            raise
-        return None
-    return handle
+        held.callback(_delete, work)  # after unlocking: Windows deletes no locked file
+        try:
+            mine = held.enter_context(locked(work / LOCK, wait=False))
+        except NoLocks:  # where nobody sweeps
+            return work
+        except (FileNotFoundError, FileExistsError):  # swept by another process before it was locked
+            continue
+        if mine and work.exists():
+            return work
 
 
 def _sweep(home: Path) -> None:
     """Delete the working folders of processes that were killed."""
     for left in home.glob(".work-*"):
-        with suppress(OSError):  # its process lives, or it is not ours to delete
-            lock = _lock(left)
-            if lock is None:
-                continue
-            try:
-                # Killed between its two steps, `_put` leaves a set here that is nowhere else.
+        with suppress(OSError):  # it is not ours to delete, or without locks nobody knows whether its process lives
+            with locked(left / LOCK, wait=False) as abandoned:
+                if not abandoned:
+                    continue
+                # Killed between its two steps, `put` leaves a set here that is nowhere else.
                 for meta in list(left.glob("before*/**/meta.json")):
                     place = home.joinpath(*meta.parent.relative_to(left).parts[1:])
                     if not place.exists():
                         os.replace(meta.parent, place)
-                shutil.rmtree(left, ignore_errors=True)
-            finally:
-                os.close(lock)
+                _delete(left)
+            if os.name == "nt":  # which deletes no file that is locked; elsewhere it may be another's by now
+                (left / LOCK).unlink()
+                left.rmdir()
+
+
+def _delete(folder: Path) -> None:
+    """What lies in it first: once its lock is gone, another process may lock it anew."""
+    with suppress(OSError):
+        for inner in folder.iterdir():
+            shutil.rmtree(inner, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)

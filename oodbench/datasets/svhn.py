@@ -1,128 +1,13 @@
 """SVHN: Y. Netzer et al., Reading Digits in Natural Images with Unsupervised Feature Learning, 2011."""
 
-import math
-import struct
-import zlib
 from pathlib import Path
 
-import numpy as np
-
+from oodbench.datasets._listing import holds
 from oodbench.datasets._stored import Layout, Stored
 from oodbench.datasets.cifar import CIFAR10
 from oodbench.datasets.sources import Torchvision
 from oodbench.datasets.store import Decoded
-from oodbench.errors import UserError
-
-LIMIT = 2**30  # bytes that a file or one of its arrays may have
-MATRIX, COMPRESSED = 14, 15  # types of elements of a MATLAB 5 file
-STORED_AS = {1: "i1", 2: "u1", 3: "<i2", 4: "<u2", 5: "<i4", 6: "<u4", 9: "<f8"}
-REAL_NUMBERS = range(6, 14)  # classes of arrays: double, single, and whole numbers of 8 to 32 bits
-HEAD = 1024  # bytes within which an array says what it is
-
-
-def read_mat(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Images and labels of a MATLAB 5 file with X, 32 x 32 x 3 x N, and y, N x 1, in which 10 is the digit 0.
-
-    Not through scipy, which a damaged file can make crash with the whole process.
-    """
-    try:
-        if path.stat().st_size > LIMIT:
-            raise UserError(f"'{path}' has over {LIMIT:,} bytes; it is not a file of SVHN")
-        content = memoryview(path.read_bytes())
-        if bytes(content[124:128]) != b"\x00\x01IM":
-            raise UserError(f"'{path}' is not a MATLAB 5 file; get it again")
-        arrays = _arrays(content)
-        if set(arrays) != {"X", "y"}:
-            raise UserError(f"'{path}' does not hold X and y; it is not a file of SVHN")
-        images, labels = arrays["X"], arrays["y"]
-        if images.ndim != 4 or images.shape[:3] != (32, 32, 3) or images.dtype != np.uint8:
-            raise UserError(f"'{path}': X is {_sizes(images)}, not 32 x 32 x 3 x N uint8; it is not a file of SVHN")
-        if labels.shape not in ((images.shape[3], 1), (1, images.shape[3])):
-            raise UserError(f"'{path}': y is {_sizes(labels)} for {images.shape[3]:,} images; get it again")
-        with np.errstate(invalid="ignore"):
-            whole = labels.reshape(-1).astype(np.int64)
-        if (whole != labels.reshape(-1)).any():
-            raise ValueError("its labels are not whole numbers")
-    except UserError:
-        raise
-    except Exception as error:  # a damaged file raises nearly anything
-        reason = " ".join(str(error).split())[:100]
-        raise UserError(f"'{path}' is damaged ({type(error).__name__}: {reason}); get it again") from None
-    return np.ascontiguousarray(images.transpose(3, 2, 0, 1)), np.where(whole == 10, 0, whole)
-
-
-def _sizes(array: np.ndarray) -> str:
-    return f"{' x '.join(map(str, array.shape))} {array.dtype}"
-
-
-def _arrays(content: memoryview) -> dict[str, np.ndarray]:
-    """X and y of a file."""
-    found, at = {}, 128
-    while at < len(content):
-        kind, body, after = _element(content, at)
-        if kind == COMPRESSED:
-            name, after = _inflated_name(body), at + 8 + len(body)  # which are not padded
-        elif kind == MATRIX:
-            name = _head(body)[0]
-        else:
-            raise ValueError(f"an element of type {kind}")
-        if name in ("X", "y"):
-            found[name] = _array(_inflated(body) if kind == COMPRESSED else body)
-        at = after
-    return found
-
-
-def _element(content: memoryview, at: int) -> tuple[int, memoryview, int]:
-    """Type, content and end of the element at a place: type and length, the content, to a multiple of eight bytes."""
-    kind, length = struct.unpack_from("<II", content, at)
-    if kind >> 16:  # a short one, all in eight bytes
-        kind, length, start, after = kind & 0xFFFF, kind >> 16, at + 4, at + 8
-    else:
-        start, after = at + 8, at + 8 + length + -length % 8
-    if start + length > min(len(content), after):
-        raise ValueError("it breaks off")
-    return kind, content[start : start + length], after
-
-
-def _head(body: memoryview) -> tuple[str, int, tuple[int, ...], int]:
-    """Name, class and sizes of an array, and where its values begin."""
-    _, flags, at = _element(body, 0)
-    _, sizes, at = _element(body, at)
-    _, name, at = _element(body, at)
-    flag = struct.unpack_from("<I", flags)[0]
-    if flag & 0x0800:
-        raise ValueError("complex numbers")
-    return bytes(name).decode("latin1"), flag & 0xFF, struct.unpack(f"<{len(sizes) // 4}i", sizes), at
-
-
-def _array(body: memoryview) -> np.ndarray:
-    name, kind, shape, at = _head(body)
-    stored, values, _ = _element(body, at)
-    if kind not in REAL_NUMBERS or stored not in STORED_AS or min(shape, default=0) < 1:
-        raise ValueError(f"{name} is an array of class {kind}, type {stored}, sizes {shape}")
-    numbers = np.frombuffer(values, STORED_AS[stored])
-    if len(numbers) != math.prod(shape):
-        raise ValueError(f"{name} has {len(numbers):,} values for {math.prod(shape):,}")
-    return numbers.reshape(shape, order="F")
-
-
-def _inflated_name(packed: memoryview) -> str:
-    start = memoryview(zlib.decompressobj().decompress(packed, HEAD))
-    return _head(start[8:])[0]
-
-
-def _inflated(packed: memoryview) -> memoryview:
-    """The body of a compressed array, once it says that it is of a size we take."""
-    inflate = zlib.decompressobj()
-    tag = inflate.decompress(packed, 8)
-    kind, length = struct.unpack("<II", tag)
-    if kind != MATRIX or not 0 < length <= LIMIT + HEAD:
-        raise ValueError(f"an array of {length:,} bytes")
-    body = inflate.decompress(inflate.unconsumed_tail, length)
-    # To the end, where the checksum stands.
-    if len(body) != length or inflate.decompress(inflate.unconsumed_tail, 1) or not inflate.eof:
-        raise ValueError("an array that is not as long as it says")
-    return memoryview(body)
+from oodbench.datasets.untrusted import read_mat
 
 
 class SVHN(Stored):
@@ -139,12 +24,7 @@ class SVHN(Stored):
         return (Layout(self.FILES, self._read),)
 
     def _read(self, folder: Path) -> Decoded | None:
-        there = [name for name in self.FILES if (folder / name).is_file()]
-        if not there:
+        if not holds(folder, self.FILES, f"both {' and '.join(self.FILES)}"):
             return None
-        if len(there) == 1:
-            lacking = next(name for name in self.FILES if name not in there)
-            raise UserError(f"'{folder}' lacks '{lacking}'; both {' and '.join(self.FILES)} are needed")
-        (images, labels), (test_images, test_labels) = (read_mat(folder / name) for name in self.FILES)
-        both = np.concatenate([labels, test_labels])
-        return Decoded(np.concatenate([images, test_images]), both, np.arange(len(both)) >= len(labels))
+        train, test = (read_mat(folder / name) for name in self.FILES)
+        return Decoded.of([train], [test])
