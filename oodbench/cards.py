@@ -12,23 +12,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from oodbench.declarations import Body, Parameter, read_body
 from oodbench.errors import UserError
 from oodbench.schema import Misfit, conform
 
 PACKAGE = Path(__file__).parent
 KINDS = ("Trainer", "Scorer")
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One hyperparameter as its source file declares it."""
-
-    name: str
-    type: Any
-    default: Any
-    comment: str
 
 
 @dataclass(frozen=True)
@@ -43,8 +34,12 @@ class Card:
     summary: str
     paper: str  # the module's docstring
     parameters: dict[str, Parameter]
-    settings: dict[str, Any]  # literal class variables: needs, scorer, starts_from, ...
     sources: tuple[Path, ...] = field(repr=False)  # this file and those of its base classes
+    needs: frozenset[str] = frozenset()
+    scorer: str | None = None  # of a trainer, unless the user names another
+    starts_from: str | None = None  # the trainer whose weights a trainer fine-tunes
+    search: dict[str, str] = field(default_factory=dict)  # what `--draws` draws hyperparameters from
+    source: str | None = None  # of a data set
 
     @property
     def is_ours(self) -> bool:
@@ -93,28 +88,62 @@ def read_cards(path: Path, module: str, name: str | None = None) -> list[Card]:
         kind = lineage[-1][0]
         if isinstance(kind, ast.ClassDef):
             continue  # derives from nothing the harness knows
-        parameters: dict[str, Parameter] = {}
-        settings: dict[str, Any] = {}
+        body = Body()
         for ancestor, source in reversed(lineage[:-1]):
             assert isinstance(ancestor, ast.ClassDef)
-            _read_body(ancestor, source, parameters, settings)
-        own_name = settings.get("name") if kind not in KINDS else None
+            if kind in KINDS:
+                _refuse_own_init(ancestor, source)
+            read_body(ancestor, source, body)
         docstring = ast.get_docstring(node) or ""
+        said: dict[str, Any] = {"name": command_name(name or path.stem)}
+        said |= _said_of_method(body) if kind in KINDS else _said_of_piece(body)
         cards.append(
             Card(
-                name=own_name or command_name(name or path.stem),
                 kind=kind,
                 path=path,
                 class_name=node.name,
                 module=module,
                 summary=docstring.splitlines()[0] if docstring else "(no description)",
                 paper=ast.get_docstring(tree) or "",
-                parameters=parameters,
-                settings=settings,
+                parameters=dict(sorted(body.parameters.items(), key=lambda item: item[1].keyword_only)),
                 sources=tuple(dict.fromkeys(source for _, source in lineage[:-1])),
+                **said,
             )
         )
     return cards
+
+
+def _said_of_method(body: Body) -> dict[str, Any]:
+    """The class variables that a trainer or scorer may set, as fields of its card."""
+    said: dict[str, Any] = {name: body.text(name) for name in ("scorer", "starts_from")}
+    needs, search = (body.variables.get(name) for name in ("needs", "search"))
+    if needs is not None:
+        if not isinstance(needs.value, set | frozenset):
+            raise UserError(f"{needs.where}: expected needs = frozenset({{...}}), got {needs.value!r}")
+        said["needs"] = frozenset(needs.value)
+    if search is not None:
+        try:
+            stated = conform(search.value, dict[str, str], ("search",))
+        except Misfit as error:
+            raise UserError(f"{search.where}: {error}") from None
+        said["search"] = {name: text for name, text in stated.items() if name not in body.fixed}
+    return said
+
+
+def _said_of_piece(body: Body) -> dict[str, Any]:
+    """The same of a data set or network; what is not set keeps its default."""
+    stated = {name: body.value(name) for name in ("name", "source")}
+    return {name: value for name, value in stated.items() if value is not None}
+
+
+def _refuse_own_init(node: ast.ClassDef, path: Path) -> None:
+    """Fields are the constructor: what else an object holds would be in no key and in no result."""
+    for statement in node.body:
+        if isinstance(statement, ast.FunctionDef) and statement.name == "__init__":
+            raise UserError(
+                f"{path}:{statement.lineno}: class {node.name} has an __init__ of its own; write @dataclass above it "
+                "and make every argument a field with a type and a default (checks go into __post_init__)"
+            )
 
 
 def _lineage(
@@ -153,63 +182,6 @@ def _method_file(module: str) -> Path | None:
         path = folder("methods") / f"{parts[2]}.py"
         return path if path.is_file() else None
     return None
-
-
-_TYPES = {"bool": bool, "int": int, "float": float, "str": str, "Literal": Literal, "list": list}
-
-
-def _read_body(node: ast.ClassDef, path: Path, parameters: dict[str, Parameter], settings: dict[str, Any]) -> None:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    value: ast.expr | None
-    for statement in node.body:
-        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-            name, annotation, value = statement.targets[0].id, None, statement.value
-        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            name, annotation, value = statement.target.id, _annotation(statement.annotation), statement.value
-        else:
-            continue
-        where = f"{path}:{statement.lineno}"
-        literal = None if value is None else _literal(value)
-        if annotation is None or annotation.startswith(("ClassVar", "typing.ClassVar")):
-            settings[name] = literal
-            if name in parameters:  # WOODS fixes SCONE's margin: no longer a hyperparameter
-                del parameters[name]
-            continue
-        try:
-            type_ = eval(annotation, {"__builtins__": {}}, _TYPES)
-        except Exception:
-            raise UserError(
-                f"{where}: hyperparameter '{name}' has the type {annotation}; use bool, int, float, str or Literal"
-            ) from None
-        if value is None:
-            raise UserError(f"{where}: hyperparameter '{name}' has no default; give it one")
-        if not any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
-            raise UserError(f"{where}: hyperparameter '{name}' has no effect; write @dataclass above class {node.name}")
-        if not isinstance(literal, _Expression):
-            try:
-                literal = conform(literal, type_)
-            except Misfit as error:
-                raise UserError(f"{where}: the default of hyperparameter '{name}': {error}") from None
-        line = lines[statement.end_lineno - 1] if statement.end_lineno else ""
-        comment = line[statement.end_col_offset or 0 :].strip().removeprefix("#").strip()
-        parameters[name] = Parameter(name, type_, literal, comment)
-
-
-class _Expression(str):
-    """The text of a value that is not written out."""
-
-
-def _annotation(node: ast.expr) -> str:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ast.unparse(node)
-
-
-def _literal(node: ast.expr) -> Any:
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "frozenset":
-        return frozenset(_literal(node.args[0])) if node.args else frozenset()
-    try:
-        return ast.literal_eval(node)
-    except ValueError:
-        return _Expression(ast.unparse(node))
 
 
 def load_class(card: Card) -> type:

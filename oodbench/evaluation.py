@@ -15,9 +15,8 @@ from oodbench.method import Scorer
 from oodbench.metrics import Scored
 from oodbench.networks import Classifier
 from oodbench.outputs import Outputs, forward
-from oodbench.registry import Part
-from oodbench.splits import Part as Images
-from oodbench.splits import Parts
+from oodbench.registry import Component
+from oodbench.splits import Part, Parts
 from oodbench.training import Failed, load_tensors
 
 ROWS = 2048  # scored at a time: what a scorer needs for a row is not needed for all rows at once
@@ -27,21 +26,21 @@ TEST_SPLITS = ("id", "covariate", "semantic")
 class Evaluation:
     """Scores the test splits; outputs, fitted scorers and scores are kept by content for the next cell."""
 
-    def __init__(self, model: Classifier, labelled: Images, kept: Callable[[str], Path] | None = None) -> None:
+    def __init__(self, model: Classifier, labelled: Part, kept: Callable[[str], Path] | None = None) -> None:
         self.model, self.labelled = model, labelled
         self._kept = kept  # the file that keeps the outputs of images with a digest, if they shall outlive the run
         self._outputs: dict[str, tuple[Outputs, float]] = {}
         self._scorers: dict[str, tuple[Scorer, float]] = {}
         self._scores: dict[tuple[str, str], tuple[Tensor, float]] = {}
 
-    def score(self, spec: Part, parts: Parts) -> tuple[dict[str, Scored], dict[str, float]]:
+    def score(self, spec: Component, parts: Parts) -> tuple[dict[str, Scored], dict[str, float]]:
         """Scores and predictions of the three test splits, and the seconds each stage took when it was done."""
         train, spent = self._pass(self.labelled, labels=True)
         scorer, fitting = self._fitted(spec, train)
         seconds = {"forward": spent, "fit": fitting, "score": 0.0}
         scored = {}
         for split in TEST_SPLITS:
-            images: Images = getattr(parts, split)
+            images: Part = getattr(parts, split)
             if split == "semantic" and len(images) == 0:
                 continue  # a suite of generalisation alone
             out, spent = self._pass(images)
@@ -53,7 +52,7 @@ class Evaluation:
             scored[split] = Scored(values.cpu().numpy(), predictions, labels)
         return scored, seconds
 
-    def _pass(self, images: Images, labels: bool = False) -> tuple[Outputs, float]:
+    def _pass(self, images: Part, labels: bool = False) -> tuple[Outputs, float]:
         if images.digest not in self._outputs:
             y = torch.from_numpy(images.labels) if labels else None
             found = self._read(images, y)
@@ -65,13 +64,13 @@ class Evaluation:
             self._outputs[images.digest] = found
         return self._outputs[images.digest]
 
-    def _keep(self, images: Images, out: Outputs, seconds: float) -> None:
+    def _keep(self, images: Part, out: Outputs, seconds: float) -> None:
         if self._kept is not None:
             contents = {"features": out.features, "logits": out.logits, "seconds": seconds}
             write_atomically(self._kept(images.digest), lambda file: torch.save(contents, file))
 
     @torch.inference_mode()
-    def _read(self, images: Images, y: Tensor | None) -> tuple[Outputs, float] | None:
+    def _read(self, images: Part, y: Tensor | None) -> tuple[Outputs, float] | None:
         """Outputs that an earlier run has kept, and the seconds their pass took then; None if missing or damaged."""
         contents = None if self._kept is None else load_tensors(self._kept(images.digest), self.model.device)
         if not isinstance(contents, dict) or contents.keys() != {"features", "logits", "seconds"}:
@@ -83,7 +82,7 @@ class Evaluation:
         y = None if y is None else y.to(self.model.device)
         return Outputs(self.model, as_rows(images.images), features, logits, y), contents["seconds"]
 
-    def _fitted(self, spec: Part, train: Outputs) -> tuple[Scorer, float]:
+    def _fitted(self, spec: Component, train: Outputs) -> tuple[Scorer, float]:
         key = repr(spec.identity())
         if key not in self._scorers:
             scorer: Scorer = spec.make()
@@ -93,7 +92,7 @@ class Evaluation:
             self._scorers[key] = scorer, time.perf_counter() - started
         return self._scorers[key]
 
-    def _scored(self, spec: Part, scorer: Scorer, out: Outputs, images: Images) -> tuple[Tensor, float]:
+    def _scored(self, spec: Component, scorer: Scorer, out: Outputs, images: Part) -> tuple[Tensor, float]:
         key = (repr(spec.identity()), images.digest)
         if key not in self._scores:
             started = time.perf_counter()
@@ -107,7 +106,7 @@ class Evaluation:
         return self._scores[key]
 
 
-def _checked(spec: Part, values: object, rows: int) -> Tensor:
+def _checked(spec: Component, values: object, rows: int) -> Tensor:
     if isinstance(values, Tensor) and values.shape == (rows,):
         return values
     found = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else f"a {type(values).__name__}"

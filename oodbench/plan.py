@@ -19,7 +19,7 @@ from oodbench import model_selection, results, search, splits
 from oodbench.cards import catalogue
 from oodbench.errors import UserError
 from oodbench.model_selection import LEAVE_ONE_OUT, ORACLE, TRAINING_DOMAIN
-from oodbench.registry import DEFAULT_TRAINER, MethodSpec, Part, Registry, distributions
+from oodbench.registry import DEFAULT_TRAINER, Component, MethodSpec, Registry, distributions
 from oodbench.search import Distribution
 from oodbench.suite import FOLDER, NONE, SECTIONS, NetworkChoice, Setting, Source, Suite
 
@@ -87,7 +87,7 @@ class Training:
     """One set of weights. What does not read the wild mixture is the same training in every setting."""
 
     suite: Suite
-    trainer: Part
+    trainer: Component
     seed: int
     setting: Setting | None  # None where the weights do not depend on it
     parent: "Training | None"  # whose weights it starts from
@@ -104,7 +104,7 @@ class Training:
 
     @property
     def reads_wild(self) -> bool:
-        return "wild" in self.trainer.card.settings.get("needs", ())
+        return "wild" in self.trainer.card.needs
 
     @property
     def recipe(self) -> str:
@@ -366,7 +366,7 @@ def _choices(values: Mapping[str, Sequence[Any]]) -> list[list[str]]:
 def _training(
     suite: Suite,
     registry: Registry,
-    trainer: Part,
+    trainer: Component,
     setting: Setting,
     seed: int,
     init: Path | None,
@@ -376,7 +376,7 @@ def _training(
         raise UserError(f"'{trainer.card.path}' starts from itself; name another trainer in starts_from")
     base = registry.start_of(trainer.card)
     later = (*later, trainer.card.name)
-    parent = _training(suite, registry, Part(base), setting, seed, init, later) if base else None
+    parent = _training(suite, registry, Component(base), setting, seed, init, later) if base else None
     given = init if trainer.card.name == DEFAULT_TRAINER else None
     training = Training(suite, trainer, seed, setting, parent, given)
     # Weights depend on the setting by the mixture, by what they start from, or by the domain that is held out.

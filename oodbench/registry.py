@@ -10,7 +10,7 @@ from typing import Any
 
 from oodbench.cards import KINDS, Card, command_name, folder, load_class, read_cards
 from oodbench.errors import UserError, unknown
-from oodbench.schema import Misfit, conform, parse
+from oodbench.schema import Misfit, parse
 from oodbench.search import Distribution, Draw, read
 
 NEEDS = ("wild", "environments")
@@ -45,10 +45,7 @@ class Registry:
         card = cards[0]
         if not re.fullmatch(r"\w[\w-]*", card.name) or card.name in RESERVED:
             raise UserError(f"'{card.name}' cannot name a method: rename '{path}', letters, digits and _ will do")
-        needs = card.settings.get("needs", frozenset())
-        if not isinstance(needs, set | frozenset):
-            raise UserError(f"'{path}': expected needs = frozenset({{...}}) of {' and '.join(NEEDS)}, got {needs!r}")
-        for need in needs - {*NEEDS}:
+        for need in card.needs - {*NEEDS}:
             raise UserError(f"'{path}': {unknown('need', str(need), NEEDS)}")
         if card.kind == "Trainer":
             distributions(card)
@@ -66,10 +63,10 @@ class Registry:
         raise unknown("method", name, self.cards)
 
     def scorer_of(self, trainer: Card) -> Card:
-        return self._named_by(trainer, "scorer", trainer.settings.get("scorer", DEFAULT_SCORER), "Scorer")
+        return self._named_by(trainer, "scorer", trainer.scorer or DEFAULT_SCORER, "Scorer")
 
     def start_of(self, trainer: Card) -> Card | None:
-        name = trainer.settings.get("starts_from")
+        name = trainer.starts_from
         return None if name is None else self._named_by(trainer, "starts_from", name, "Trainer")
 
     def _named_by(self, trainer: Card, key: str, name: str, kind: str) -> Card:
@@ -88,12 +85,12 @@ class Registry:
         cards = [self.card(part) for part in parts] if all(parts) else []
         kinds = [card.kind for card in cards]
         if kinds == ["Trainer"]:
-            return MethodSpec(cards[0].name, Part(cards[0]), Part(self.scorer_of(cards[0])))
+            return MethodSpec(cards[0].name, Component(cards[0]), Component(self.scorer_of(cards[0])))
         if kinds == ["Scorer"]:
-            return MethodSpec(cards[0].name, Part(self.card(DEFAULT_TRAINER)), Part(cards[0]))
+            return MethodSpec(cards[0].name, Component(self.card(DEFAULT_TRAINER)), Component(cards[0]))
         if kinds == ["Trainer", "Scorer"]:
             label = cards[1].name if cards[0].name == DEFAULT_TRAINER else f"{cards[0].name}+{cards[1].name}"
-            return MethodSpec(label, Part(cards[0]), Part(cards[1]))
+            return MethodSpec(label, Component(cards[0]), Component(cards[1]))
         raise UserError(f"'{name}' is not a method; a pair is written trainer+scorer, for example 'mixup+knn'")
 
     def all(self) -> "list[MethodSpec]":
@@ -104,20 +101,18 @@ def distributions(trainer: Card) -> dict[str, Distribution]:
     """What a random search draws a trainer's hyperparameters from, by TRAINER.NAME."""
     found = {}
     try:
-        texts = conform(trainer.settings.get("search", {}), dict[str, str], ("search",))
-        for name, text in texts.items():
+        for name, text in trainer.search.items():
             place = ("search", name)
-            if name in trainer.parameters:
-                found[f"{trainer.name}.{name}"] = read(text, trainer.parameters[name].type, place)
-            elif name not in trainer.settings:  # which a trainer that derives from another may fix
+            if name not in trainer.parameters:
                 raise Misfit(place, str(unknown(f"hyperparameter of {trainer.name}", name, trainer.parameters)))
+            found[f"{trainer.name}.{name}"] = read(text, trainer.parameters[name].type, place)
     except Misfit as error:
         raise UserError(f"'{trainer.path}': {error}") from None
     return found
 
 
 @dataclass(frozen=True)
-class Part:
+class Component:
     """A trainer or a scorer with its hyperparameters."""
 
     card: Card
@@ -132,13 +127,13 @@ class Part:
     def label(self) -> str:
         return ",".join([self.card.name, *(f"{key}={_short(value)}" for key, value in sorted(self.changed.items()))])
 
-    def with_value(self, name: str, text: str) -> "Part":
+    def with_value(self, name: str, text: str) -> "Component":
         if name not in self.card.parameters:
             raise unknown(f"hyperparameter of {self.card.name}", name, self.card.parameters)
         parameter = self.card.parameters[name]
         value = parse(text, parameter.type, (self.card.name, name))
         changed = {k: v for k, v in self.changed.items() if k != name}
-        return Part(self.card, changed if value == parameter.default else {**changed, name: value})
+        return Component(self.card, changed if value == parameter.default else {**changed, name: value})
 
     def identity(self) -> dict[str, Any]:
         """What a result depends on: the code and every value, defaults included."""
@@ -163,21 +158,21 @@ class MethodSpec:
     """A trainer and a scorer under the name the user gave them."""
 
     name: str
-    trainer: Part
-    scorer: Part
+    trainer: Component
+    scorer: Component
 
     @property
     def label(self) -> str:
         """The name with every changed hyperparameter, as folders and tables show it."""
         words = [self.name]
-        for part in (self.trainer, self.scorer):
-            prefix = "" if part.card.name == self.name else f"{part.card.name}."
-            words += [f"{prefix}{key}={_short(value)}" for key, value in sorted(part.changed.items())]
+        for each in (self.trainer, self.scorer):
+            prefix = "" if each.card.name == self.name else f"{each.card.name}."
+            words += [f"{prefix}{key}={_short(value)}" for key, value in sorted(each.changed.items())]
         return ",".join(words)
 
     @property
     def needs(self) -> frozenset[str]:
-        needs = frozenset(self.trainer.card.settings.get("needs", frozenset()))
+        needs = self.trainer.card.needs
         made = self.trainer.values.get("environments", "native") != "native"  # from the labelled images themselves
         return needs - {"environments"} if made else needs
 
@@ -190,12 +185,12 @@ class MethodSpec:
             return "OOD detection"
         return "OOD generalization"
 
-    def with_value(self, part: str, key: str, text: str) -> "MethodSpec":
-        """This method with one hyperparameter of its trainer or scorer changed; itself if it has no such part."""
+    def with_value(self, component: str, key: str, text: str) -> "MethodSpec":
+        """This method with one hyperparameter of its trainer or scorer changed; itself if it has none of that name."""
         trainer, scorer = self.trainer, self.scorer
-        if trainer.card.name == part:
+        if trainer.card.name == component:
             trainer = trainer.with_value(key, text)
-        if scorer.card.name == part:
+        if scorer.card.name == component:
             scorer = scorer.with_value(key, text)
         return MethodSpec(self.name, trainer, scorer)
 

@@ -27,7 +27,7 @@ from oodbench.method import Trainer
 from oodbench.metrics import Scored
 from oodbench.networks import Classifier, Network
 from oodbench.plan import Cell, Plan, Training
-from oodbench.registry import Part
+from oodbench.registry import Component
 from oodbench.results import Result
 from oodbench.seeds import derive
 from oodbench.suite import Setting, Suite
@@ -228,7 +228,7 @@ def _use_threads(suite: Suite, device: torch.device) -> None:
 
 
 @contextmanager
-def users_mistakes(part: Part) -> Iterator[None]:
+def users_mistakes(component: Component) -> Iterator[None]:
     """What a plugin raises fails its cells, in one line; in our own methods it is a bug and keeps its traceback."""
     try:
         yield
@@ -240,10 +240,10 @@ def users_mistakes(part: Part) -> Iterator[None]:
         if "torch.use_deterministic_algorithms(True)" in str(error):
             operation = str(error).split(" does not have")[0]
             raise Failed(f"{operation} cannot be repeated to the bit here; leave out --deterministic") from error
-        if part.card.is_ours:
+        if component.card.is_ours:
             raise
-        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == part.card.path]
-        where = f"{part.card.path}:{lines[-1]}" if lines else str(part.card.path)
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == component.card.path]
+        where = f"{component.card.path}:{lines[-1]}" if lines else str(component.card.path)
         raise Failed(f"{type(error).__name__} at {where}: {error}") from error
 
 

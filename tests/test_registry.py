@@ -217,6 +217,37 @@ MISUSES = [
     ("column: int = 0", "column: int", "my_scorer.py:14: hyperparameter 'column' has no default; give it one"),
     ("@dataclass\n", "", "my_scorer.py:13: hyperparameter 'column' has no effect; write @dataclass above class Mine"),
     ("column: int = 0", "column: 'in' = 0", "my_scorer.py:14: hyperparameter 'column' has the type in; use bool, int"),
+    (
+        "column: int = 0",
+        "ks: list = None",
+        "my_scorer.py:14: hyperparameter 'ks' has the type list; say of what; write list[int], list[float] or ",
+    ),
+    (
+        "column: int = 0",
+        "ks: list[int] = None",
+        "my_scorer.py:14: the default of hyperparameter 'ks' is None; write the type list[int] | None, or another def",
+    ),
+    (
+        "column: int = 0",
+        "ks: list[int] = [1, 2]",
+        "my_scorer.py:14: the default of hyperparameter 'ks' would be one list for all; "
+        "write field(default_factory=lambda: [1, 2])",
+    ),
+    (
+        "column: int = 0",
+        "column: int = 2 * 3",
+        "my_scorer.py:14: the default of hyperparameter 'column' is computed, 2 * 3; write the value itself",
+    ),
+    (
+        "column: int = 0",
+        "column: float = True",
+        "my_scorer.py:14: the default of hyperparameter 'column': expected a number, got True; change the default or",
+    ),
+    (
+        "    def score",
+        "    def __init__(self):\n        self.x = 1\n\n    def score",
+        "my_scorer.py:16: class Mine has an __init__ of its own; write @dataclass above it and make every argument a ",
+    ),
 ]
 
 
@@ -228,7 +259,7 @@ def test_a_plugin_that_cannot_be_used_is_told_in_one_line_before_anything_trains
 
 
 TRAINER_MISUSES = [
-    ('needs = "wild"', "expected needs = frozenset({...}) of wild and environments, got 'wild'"),
+    ('needs = "wild"', "smooth.py:15: expected needs = frozenset({...}), got 'wild'"),
     ('needs = frozenset({"wlid"})', "unknown need 'wlid'; did you mean 'wild'?"),
     ('scorer = "knnn"', "says scorer = 'knnn': unknown method 'knnn'; did you mean 'knn'?"),
     ('scorer = "erm"', "says scorer = 'erm', which is a trainer; name a scorer"),
