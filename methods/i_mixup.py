@@ -16,6 +16,7 @@ from oodbench.method import Batch, Classifier, Data, Loop, Trainer
 class IMixup(Trainer):
     """Cross-entropy on convex combinations of images of two environments and of their labels."""
 
+    display: ClassVar[str] = "I-Mixup"
     needs: ClassVar[frozenset[str]] = frozenset({"environments"})
     search: ClassVar[dict[str, str]] = {"alpha": "10**U(-1,1)"}
 

@@ -35,6 +35,8 @@ class Card:
     paper: str  # the module's docstring
     parameters: dict[str, Parameter]
     sources: tuple[Path, ...] = field(repr=False)  # this file and those of its base classes
+    display: str  # how tables print it
+    group: str | None = None  # of a table's rows, where the method names its own
     needs: frozenset[str] = frozenset()
     scorer: str | None = None  # of a trainer, unless the user names another
     starts_from: str | None = None  # the trainer whose weights a trainer fine-tunes
@@ -93,10 +95,12 @@ def read_cards(path: Path, module: str, name: str | None = None) -> list[Card]:
             assert isinstance(ancestor, ast.ClassDef)
             if kind in KINDS:
                 _refuse_own_init(ancestor, source)
+            body.variables.pop("display", None)  # of a base, which is another method
             read_body(ancestor, source, body)
         docstring = ast.get_docstring(node) or ""
         said: dict[str, Any] = {"name": command_name(name or path.stem)}
         said |= _said_of_method(body) if kind in KINDS else _said_of_piece(body)
+        said["display"] = body.text("display") or _spelled(node.name, said["name"])
         cards.append(
             Card(
                 kind=kind,
@@ -115,7 +119,7 @@ def read_cards(path: Path, module: str, name: str | None = None) -> list[Card]:
 
 def _said_of_method(body: Body) -> dict[str, Any]:
     """The class variables that a trainer or scorer may set, as fields of its card."""
-    said: dict[str, Any] = {name: body.text(name) for name in ("scorer", "starts_from")}
+    said: dict[str, Any] = {name: body.text(name) for name in ("group", "scorer", "starts_from")}
     needs, search = (body.variables.get(name) for name in ("needs", "search"))
     if needs is not None:
         if not isinstance(needs.value, set | frozenset):
@@ -128,6 +132,11 @@ def _said_of_method(body: Body) -> dict[str, Any]:
             raise UserError(f"{search.where}: {error}") from None
         said["search"] = {name: text for name, text in stated.items() if name not in body.fixed}
     return said
+
+
+def _spelled(class_name: str, name: str) -> str:
+    """`knn` as the class KNN is spelled: methods have the paper's name in the paper's case."""
+    return class_name if class_name.lower() == name.replace("-", "") else name
 
 
 def _said_of_piece(body: Body) -> dict[str, Any]:

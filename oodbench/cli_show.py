@@ -52,7 +52,7 @@ def _show_parameters(card: Card) -> None:
 
 
 def _show_method(method: MethodSpec) -> None:
-    own = method.scorer.card if method.scorer.card.name == method.name else method.trainer.card
+    own = method.own
     print(f"{method.name}: {own.summary}")
     print(f"\n{own.paper}\n")
     print(f"group:    {method.group}")

@@ -22,6 +22,8 @@ __all__ = ["Batch", "Classifier", "Data", "Loop", "Outputs", "Scorer", "Trainer"
 class Trainer:
     """How the classifier learns. Override `loss`, or `train` for more than one loss after another."""
 
+    display: ClassVar[str | None] = None  # how tables print it; else the class's name, or the file's
+    group: ClassVar[str | None] = None  # of a table's rows; else one of the paper's three
     needs: ClassVar[frozenset[str]] = frozenset()  # of "wild", "environments"
     starts_from: ClassVar[str | None] = None  # the trainer whose weights this one fine-tunes
     scorer: ClassVar[str] = "energy"  # unless the user names another
@@ -53,6 +55,9 @@ class Trainer:
 @dataclass
 class Scorer(ABC):
     """One number per row, higher where the input looks more OOD."""
+
+    display: ClassVar[str | None] = None  # as of a trainer
+    group: ClassVar[str | None] = None
 
     def fit(self, train: Outputs) -> None:  # noqa: B027  (most scorers have nothing to fit)
         """Look once at the outputs and labels of the labelled training images."""

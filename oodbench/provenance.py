@@ -23,6 +23,7 @@ def configuration(cell: Cell) -> dict[str, Any]:
     for source in (contents["id"], *contents["semantic"].values(), *contents["covariate"].values()):
         source["dataset"] = splits.dataset(source["dataset"]).name  # of a folder its name, not its place
     told = {
+        "method_display": cell.method.display,
         "trainer": repr(cell.method.trainer.make()),
         "scorer": repr(cell.method.scorer.make()),
         "trainer_values": cell.method.trainer.values,

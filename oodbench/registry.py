@@ -4,6 +4,7 @@ import importlib.util
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,12 @@ class Registry:
         return [self.method(name) for name in self.cards]
 
 
+@cache
+def display_names() -> dict[str, str]:
+    """How the methods of oodbench itself are printed, by name."""
+    return {name: card.display for name, card in Registry().cards.items() if card.is_ours}
+
+
 def distributions(trainer: Card) -> dict[str, Distribution]:
     """What a random search draws a trainer's hyperparameters from, by TRAINER.NAME."""
     found = {}
@@ -177,8 +184,21 @@ class MethodSpec:
         return needs - {"environments"} if made else needs
 
     @property
+    def own(self) -> Card:
+        """The card of what the method is named after; of a pair, the trainer's."""
+        return self.scorer.card if self.scorer.card.name == self.name else self.trainer.card
+
+    @property
+    def display(self) -> str:
+        """The name as its authors spell it, without changed hyperparameters: Mixup + KNN."""
+        spelled = {each.card.name: each.card.display for each in (self.trainer, self.scorer)}
+        return " + ".join(spelled[name] for name in self.name.split("+"))
+
+    @property
     def group(self) -> str:
-        """The paper's three groups of rows."""
+        """Of a table's rows: what the method says, or one of the paper's three."""
+        if self.own.group is not None:
+            return self.own.group
         if "wild" in self.needs:
             return "Learning with wild data"
         if self.trainer.card.name == DEFAULT_TRAINER and self.name != DEFAULT_TRAINER:

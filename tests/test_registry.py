@@ -6,7 +6,7 @@ import textwrap
 import pytest
 from command_line import assert_done, assert_refused, oodbench, process, smoke
 
-from oodbench import read_results
+from oodbench import read_results, tables
 from oodbench.cards import catalogue, folder
 from oodbench.errors import UserError
 from oodbench.registry import Registry
@@ -137,7 +137,44 @@ def test_a_trainer_plugin_runs_end_to_end_also_under_other_scorers(plugin, resul
     assert "[1/1] smooth,smoothing=0.2, seed 0" in out
     assert "photo-patches / smooth+knn,smooth.smoothing=0.2 / seed 0: OOD Acc. " in out
     table = assert_done(oodbench("table", results))
-    assert "smooth + KNN (smooth.smoothing=0.2)" in table and "*OOD generalization*" in table
+    assert "Smooth + KNN (smooth.smoothing=0.2)" in table and "*OOD generalization*" in table
+
+
+def test_a_plugin_prints_as_its_author_spells_it_and_in_a_group_of_its_own(plugin, results):
+    line = "    column: int = 0  # which class\n"
+    path = plugin(line, f'    display = "My *scorer*"\n    group = "Ours"\n\n{line}')
+    assert_done(smoke(results, "my-scorer,mixup+my-scorer,msp", "--plugin", path, "--set", "my_scorer.column=2"))
+    rows = [line.split("|")[1].strip() for line in assert_done(oodbench("table", results)).splitlines() if "|" in line]
+    assert [row for row in rows if row][2:] == [
+        "*OOD detection*", "MSP", "*OOD generalization*", r"Mixup + My \*scorer\* (my-scorer.column=2)", "*Ours*",
+        r"My \*scorer\* (column=2)",
+    ]  # fmt: skip
+    assert {r.config["method_display"] for r in read_results(results)} == {"My *scorer*", "Mixup + My *scorer*", "MSP"}
+
+
+@pytest.mark.parametrize(
+    ("base", "name", "display"),
+    [
+        ("Scorer", "mine.py", "Mine"),
+        ("Scorer", "my_scorer.py", "my-scorer"),
+        ("Trainer", "m_ine.py", "Mine"),
+        ("KNN", "near.py", "near"),
+        ("IMixup", "other_mixup.py", "other-mixup"),
+    ],
+)
+def test_without_a_display_name_the_class_is_spelled_as_it_is_where_it_has_the_name_of_the_file(
+    base, name, display, plugin
+):
+    modules = {"KNN": "oodbench.methods.knn", "IMixup": "oodbench.methods.i_mixup"}
+    text = f"from {modules.get(base, 'oodbench')} import {base}\n\n\nclass Mine({base}):\n    pass\n"
+    card = Registry([plugin(text=text, name=name)]).card(name.removesuffix(".py"))
+    assert card.display == display
+
+
+def test_the_rows_of_the_paper_are_all_there_is_and_in_its_order():
+    assert set(tables.ORDER) == {name for name, card in Registry().cards.items() if card.is_ours}
+    shown = [tables.printed_name(name) for name in ("energy-oe", "i-mixup+knn", "bn-adapt,steps=3", "vim", "unknown")]
+    assert shown == ["Energy (w. outlier)", "I-Mixup + KNN", "BN-adapt (steps=3)", "ViM", "unknown"]
 
 
 @pytest.mark.parametrize("name", ["my-scorer", "my_scorer"])
@@ -259,6 +296,9 @@ def test_a_plugin_that_cannot_be_used_is_told_in_one_line_before_anything_trains
 
 
 TRAINER_MISUSES = [
+    ("display = 3", 'smooth.py:15: expected display = "...", got 3; write a text'),
+    ("group = ['a']", "smooth.py:15: expected group = \"...\", got ['a']; write a text"),
+    ('scorer = "kn" + "n"', "smooth.py:15: expected scorer = \"...\", got \"'kn' + 'n'\"; write a text"),
     ('needs = "wild"', "smooth.py:15: expected needs = frozenset({...}), got 'wild'"),
     ('needs = frozenset({"wlid"})', "unknown need 'wlid'; did you mean 'wild'?"),
     ('scorer = "knnn"', "says scorer = 'knnn': unknown method 'knnn'; did you mean 'knn'?"),
