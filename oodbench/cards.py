@@ -19,7 +19,9 @@ from oodbench.errors import UserError
 from oodbench.schema import Misfit, conform
 
 PACKAGE = Path(__file__).parent
+INTERFACE = PACKAGE / "method.py"  # defines the classes that methods derive from
 KINDS = ("Trainer", "Scorer")
+PARTLY_MADE = ("DomainTrainer",)  # classes of the interface that have hyperparameters themselves
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def read_cards(path: Path, module: str, name: str | None = None) -> list[Card]:
                 summary=docstring.splitlines()[0] if docstring else "(no description)",
                 paper=ast.get_docstring(tree) or "",
                 parameters=dict(sorted(body.parameters.items(), key=lambda item: item[1].keyword_only)),
-                sources=tuple(dict.fromkeys(source for _, source in lineage[:-1])),
+                sources=tuple(dict.fromkeys(source for _, source in lineage[:-1] if source != INTERFACE)),
                 **said,
             )
         )
@@ -165,6 +167,9 @@ def _lineage(
     below = (*below, node)
     base = node.bases[0]
     name = base.id if isinstance(base, ast.Name) else base.attr if isinstance(base, ast.Attribute) else ""
+    if path == INTERFACE:
+        yield name, path
+        return
     for other in tree.body:
         if isinstance(other, ast.ClassDef) and other.name == name:
             yield from _lineage(other, tree, path, below)
@@ -172,17 +177,24 @@ def _lineage(
         if isinstance(other, ast.ImportFrom) and any((a.asname or a.name) == name for a in other.names):
             original = next(a.name for a in other.names if (a.asname or a.name) == name)
             source = _method_file(other.module or "")
-            if source is None:
-                if (other.module or "").split(".")[0] == "oodbench":
-                    yield original, path
-                return
-            parent = ast.parse(source.read_text(encoding="utf-8"))
-            for candidate in parent.body:
-                if isinstance(candidate, ast.ClassDef) and candidate.name == original:
-                    yield from _lineage(candidate, parent, source)
+            if source is not None:
+                yield from _lineage_in(source, original)
+            elif (other.module or "").split(".")[0] == "oodbench":
+                yield from _of_interface(original, path)
             return
-    if isinstance(base, ast.Attribute) and name in KINDS:  # class KNN(oodbench.Scorer)
-        yield name, path
+    if isinstance(base, ast.Attribute) and name in (*KINDS, *PARTLY_MADE):  # class KNN(oodbench.Scorer)
+        yield from _of_interface(name, path)
+
+
+def _of_interface(name: str, path: Path) -> Iterable[tuple[ast.ClassDef | str, Path]]:
+    return _lineage_in(INTERFACE, name) if name in PARTLY_MADE else [(name, path)]
+
+
+def _lineage_in(source: Path, name: str) -> Iterable[tuple[ast.ClassDef | str, Path]]:
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    for candidate in tree.body:
+        if isinstance(candidate, ast.ClassDef) and candidate.name == name:
+            yield from _lineage(candidate, tree, source)
 
 
 def _method_file(module: str) -> Path | None:

@@ -4,18 +4,18 @@ A file in `methods/` holds one subclass of either. Fields are hyperparameters: p
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor
 
-from oodbench.data import Batch, Data
+from oodbench.data import Batch, Data, check_environments
 from oodbench.networks import Classifier
 from oodbench.outputs import Outputs
 from oodbench.training import Loop
 
-__all__ = ["Batch", "Classifier", "Data", "Loop", "Outputs", "Scorer", "Trainer"]
+__all__ = ["Batch", "Classifier", "Data", "DomainTrainer", "Loop", "Outputs", "Scorer", "Trainer"]
 
 
 @dataclass
@@ -50,6 +50,45 @@ class Trainer:
         """Change the model's weights in place."""
         for _ in loop.epochs(model, data, self.loss):
             pass
+
+
+@dataclass
+class DomainTrainer(Trainer):
+    """Compares environments: a batch holds equally many rows of each, one environment after the other.
+
+    Override `loss_across`, or `train_across` for more than a loss.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"environments"})
+    rows: ClassVar[int] = 1  # of each environment that a step needs at least
+
+    _: KW_ONLY
+    environments: str = "native"  # or random:k, augment: made from the labelled images
+
+    def __post_init__(self) -> None:
+        check_environments(self.environments, self.name)
+
+    @property
+    def name(self) -> str:
+        """On the command line: that of the file."""
+        return type(self).__module__.split(".")[-1].removeprefix("oodbench_plugin_").replace("_", "-")
+
+    def loss_across(self, model: Classifier, batch: Batch, count: int, loop: Loop) -> Tensor:
+        """The loss of one batch of `count` environments."""
+        return self.loss(model, batch)
+
+    def train_across(self, model: Classifier, data: Data, count: int, loop: Loop) -> None:
+        """Change the model's weights in place; `data` is in `count` environments."""
+
+        def loss(model: Classifier, batch: Batch) -> Tensor:
+            return self.loss_across(model, batch, count, loop)
+
+        for _ in loop.epochs(model, data, loss):
+            pass
+
+    def train(self, model: Classifier, data: Data, loop: Loop) -> None:
+        data, count = loop.in_environments(data, self.environments, self.rows)
+        self.train_across(model, data, count, loop)
 
 
 @dataclass

@@ -223,6 +223,47 @@ def test_a_plugin_may_derive_from_a_method_of_ours_and_keeps_its_hyperparameters
     assert set(card.sources) == {card.path, folder("methods") / "knn.py"}
 
 
+DOMAIN_TRAINER = '''\
+"""A. Author, The worst environment alone, 2026."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from oodbench import DomainTrainer
+
+
+@dataclass
+class Worst(DomainTrainer):
+    """Cross-entropy of the environment where it is highest, beside some of the mean."""
+
+    share: float = 0.1  # of the mean
+
+    def loss_across(self, model, batch, count, loop):
+        losses = F.cross_entropy(model(batch.x), batch.y, reduction="none")
+        risks = torch.stack([of_one.mean() for of_one in losses.chunk(count)])
+        loop.record(worst=risks.max())
+        return (1 - self.share) * risks.max() + self.share * risks.mean()
+'''
+
+
+@pytest.mark.parametrize("base", ["from oodbench import DomainTrainer", "import oodbench"])
+def test_a_plugin_that_compares_environments_says_its_loss_and_no_more(base, plugin, results):
+    text = DOMAIN_TRAINER.replace("from oodbench import DomainTrainer", base)
+    if base == "import oodbench":
+        text = text.replace("(DomainTrainer)", "(oodbench.DomainTrainer)")
+    path = plugin(text=text, name="worst_case.py")
+    card = Registry([path]).card("worst-case")
+    assert (card.kind, list(card.parameters), card.needs) == ("Trainer", ["share", "environments"], {"environments"})
+    assert card.sources == (path,)
+    out = assert_done(smoke(results, "worst-case", "--plugin", path, "--set", "worst-case.environments=random:3"))
+    assert "worst-case,environments=random:3 / seed 0: OOD Acc. " in out and "environments random:3" in out
+    wrong = smoke(results, "worst-case", "--plugin", path, "--set", "worst-case.environments=random:1")
+    assert_refused(wrong, "needs two or more; choose worst-case.environments=random:2")
+    assert_refused(smoke(results, "worst-case", "--plugin", path), "needs environments data, which the suite")
+
+
 MISUSES = [
     ("from torch import Tensor", "from torch import Tensor\nimport nosuch_module", "does not import: ModuleNotFound"),
     (
