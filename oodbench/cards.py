@@ -15,12 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from oodbench.declarations import Body, Parameter, read_body
-from oodbench.errors import UserError
+from oodbench.errors import UserError, unknown
 from oodbench.schema import Misfit, conform
 
 PACKAGE = Path(__file__).parent
 INTERFACE = PACKAGE / "method.py"  # defines the classes that methods derive from
-KINDS = ("Trainer", "Scorer")
+NEEDS = {  # what a method may ask for, in its `needs`
+    "Trainer": ("wild", "environments", "views", "outliers"),
+    "Scorer": ("validation", "nonnegative-features", "feature-maps", "ood-head"),
+}
+NOT_YET = frozenset({"views", "outliers", "feature-maps", "ood-head"})  # words that this version knows and cannot serve
+KINDS = tuple(NEEDS)
 PARTLY_MADE = ("DomainTrainer",)  # classes of the interface that have hyperparameters themselves
 
 
@@ -44,6 +49,7 @@ class Card:
     starts_from: str | None = None  # the trainer whose weights a trainer fine-tunes
     search: dict[str, str] = field(default_factory=dict)  # what `--draws` draws hyperparameters from
     source: str | None = None  # of a data set
+    nonnegative_features: bool | None = None  # of a network, where that is certain
 
     @property
     def is_ours(self) -> bool:
@@ -101,7 +107,7 @@ def read_cards(path: Path, module: str, name: str | None = None) -> list[Card]:
             read_body(ancestor, source, body)
         docstring = ast.get_docstring(node) or ""
         said: dict[str, Any] = {"name": command_name(name or path.stem)}
-        said |= _said_of_method(body) if kind in KINDS else _said_of_piece(body)
+        said |= _said_of_method(body, kind) if kind in KINDS else _said_of_piece(body)
         said["display"] = body.text("display") or _spelled(node.name, said["name"])
         cards.append(
             Card(
@@ -119,14 +125,12 @@ def read_cards(path: Path, module: str, name: str | None = None) -> list[Card]:
     return cards
 
 
-def _said_of_method(body: Body) -> dict[str, Any]:
+def _said_of_method(body: Body, kind: str) -> dict[str, Any]:
     """The class variables that a trainer or scorer may set, as fields of its card."""
     said: dict[str, Any] = {name: body.text(name) for name in ("group", "scorer", "starts_from")}
     needs, search = (body.variables.get(name) for name in ("needs", "search"))
     if needs is not None:
-        if not isinstance(needs.value, set | frozenset):
-            raise UserError(f"{needs.where}: expected needs = frozenset({{...}}), got {needs.value!r}")
-        said["needs"] = frozenset(needs.value)
+        said["needs"] = _checked_needs(needs.value, kind, needs.where)
     if search is not None:
         try:
             stated = conform(search.value, dict[str, str], ("search",))
@@ -136,6 +140,18 @@ def _said_of_method(body: Body) -> dict[str, Any]:
     return said
 
 
+def _checked_needs(needs: Any, kind: str, where: str) -> frozenset[str]:
+    if not isinstance(needs, set | frozenset):
+        raise UserError(f"{where}: expected needs = frozenset({{...}}) of {', '.join(NEEDS[kind])}, got {needs!r}")
+    for need in sorted(map(str, needs - {*NEEDS[kind]})):
+        other = next((each for each in KINDS if need in NEEDS[each]), None)
+        if other is not None:
+            known = ", ".join(NEEDS[kind])
+            raise UserError(f"{where}: '{need}' is a need of {other.lower()}s; a {kind.lower()} may need {known}")
+        raise UserError(f"{where}: {unknown('need', need, NEEDS[kind])}")
+    return frozenset(needs)
+
+
 def _spelled(class_name: str, name: str) -> str:
     """`knn` as the class KNN is spelled: methods have the paper's name in the paper's case."""
     return class_name if class_name.lower() == name.replace("-", "") else name
@@ -143,7 +159,7 @@ def _spelled(class_name: str, name: str) -> str:
 
 def _said_of_piece(body: Body) -> dict[str, Any]:
     """The same of a data set or network; what is not set keeps its default."""
-    stated = {name: body.value(name) for name in ("name", "source")}
+    stated = {name: body.value(name) for name in ("name", "source", "nonnegative_features")}
     return {name: value for name, value in stated.items() if value is not None}
 
 

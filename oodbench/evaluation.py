@@ -20,6 +20,7 @@ from oodbench.splits import Part, Parts
 from oodbench.training import Failed, load_tensors
 
 ROWS = 2048  # scored at a time: what a scorer needs for a row is not needed for all rows at once
+NEGATIVE = 0.01  # the share of a network's features that may be so where a scorer needs non-negative ones
 TEST_SPLITS = ("id", "covariate", "semantic")
 
 
@@ -35,16 +36,22 @@ class Evaluation:
 
     def score(self, spec: Component, parts: Parts) -> tuple[dict[str, Scored], dict[str, float]]:
         """Scores and predictions of the three test splits, and the seconds each stage took when it was done."""
+        key, validation, passing = repr(spec.identity()), None, 0.0
         train, spent = self._pass(self.labelled, labels=True)
-        scorer, fitting = self._fitted(spec, train)
-        seconds = {"forward": spent, "fit": fitting, "score": 0.0}
+        if "nonnegative-features" in spec.card.needs:
+            _refuse_negative(spec, train.features[:ROWS])
+        if "validation" in spec.card.needs:
+            validation, passing = self._pass(parts.id_validation, labels=True)
+            key += parts.id_validation.digest
+        scorer, fitting = self._fitted(key, spec, train, validation)
+        seconds = {"forward": spent + passing, "fit": fitting, "score": 0.0}
         scored = {}
         for split in TEST_SPLITS:
             images: Part = getattr(parts, split)
             if split == "semantic" and len(images) == 0:
                 continue  # a suite of generalisation alone
             out, spent = self._pass(images)
-            values, scoring = self._scored(spec, scorer, out, images)
+            values, scoring = self._scored(key, spec, scorer, out, images)
             seconds["forward"] += spent
             seconds["score"] += scoring
             predictions = out.logits.argmax(dim=-1).cpu().numpy().astype(np.int16)
@@ -82,18 +89,17 @@ class Evaluation:
         y = None if y is None else y.to(self.model.device)
         return Outputs(self.model, as_rows(images.images), features, logits, y), contents["seconds"]
 
-    def _fitted(self, spec: Component, train: Outputs) -> tuple[Scorer, float]:
-        key = repr(spec.identity())
+    def _fitted(self, key: str, spec: Component, train: Outputs, validation: Outputs | None) -> tuple[Scorer, float]:
         if key not in self._scorers:
             scorer: Scorer = spec.make()
             started = time.perf_counter()
             with torch.no_grad():
-                scorer.fit(train)
+                fit(scorer, train, validation)
             self._scorers[key] = scorer, time.perf_counter() - started
         return self._scorers[key]
 
-    def _scored(self, spec: Component, scorer: Scorer, out: Outputs, images: Part) -> tuple[Tensor, float]:
-        key = (repr(spec.identity()), images.digest)
+    def _scored(self, fitted: str, spec: Component, scorer: Scorer, out: Outputs, images: Part) -> tuple[Tensor, float]:
+        key = fitted, images.digest
         if key not in self._scores:
             started = time.perf_counter()
             with torch.no_grad():
@@ -104,6 +110,23 @@ class Evaluation:
                 raise Failed(f"'{name}' gave {int((~values.isfinite()).sum())} of {rows} scores that are not finite")
             self._scores[key] = values.detach(), spent
         return self._scores[key]
+
+
+def fit(scorer: Scorer, train: Outputs, validation: Outputs | None) -> None:
+    """What needs no validation images is fitted without: its `fit` may have one argument."""
+    if validation is None:
+        scorer.fit(train)
+    else:
+        scorer.fit(train, validation)
+
+
+def _refuse_negative(spec: Component, features: Tensor) -> None:
+    share = (features < 0).float().mean().item()
+    if share > NEGATIVE:
+        raise Failed(
+            f"'{spec.card.name}' needs features that are not negative, and {share:.0%} of this network's are; choose a "
+            "network that ends in ReLU, or another scorer"
+        )
 
 
 def _checked(spec: Component, values: object, rows: int) -> Tensor:

@@ -24,7 +24,7 @@ class Trainer:
 
     display: ClassVar[str | None] = None  # how tables print it; else the class's name, or the file's
     group: ClassVar[str | None] = None  # of a table's rows; else one of the paper's three
-    needs: ClassVar[frozenset[str]] = frozenset()  # of "wild", "environments"
+    needs: ClassVar[frozenset[str]] = frozenset()  # of "wild", "environments"; to come: "views", "outliers"
     starts_from: ClassVar[str | None] = None  # the trainer whose weights this one fine-tunes
     scorer: ClassVar[str] = "energy"  # unless the user names another
     # What `--draws` draws a hyperparameter from: U(a,b) is uniform; 10**U(a,b) and 2**U(a,b) are powers of it; `int`
@@ -97,9 +97,14 @@ class Scorer(ABC):
 
     display: ClassVar[str | None] = None  # as of a trainer
     group: ClassVar[str | None] = None
+    # Of "validation", "nonnegative-features"; to come: "feature-maps", "ood-head".
+    needs: ClassVar[frozenset[str]] = frozenset()
 
-    def fit(self, train: Outputs) -> None:  # noqa: B027  (most scorers have nothing to fit)
-        """Look once at the outputs and labels of the labelled training images."""
+    def fit(self, train: Outputs, validation: Outputs | None = None) -> None:  # noqa: B027  (most have nothing to fit)
+        """Look once at the outputs and labels of the labelled training images, and of ID validation images if needed.
+
+        What does not need these may leave them out: fit(self, train).
+        """
 
     @abstractmethod
     def score(self, out: Outputs) -> Tensor:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from oodbench import model_selection, results, search, splits
-from oodbench.cards import catalogue
+from oodbench.cards import NEEDS, NOT_YET, catalogue
 from oodbench.errors import UserError
 from oodbench.model_selection import LEAVE_ONE_OUT, ORACLE, TRAINING_DOMAIN
 from oodbench.registry import DEFAULT_TRAINER, Component, MethodSpec, Registry, distributions
@@ -276,7 +276,8 @@ def make(
         reason = _misfit(paired, spec, [*chosen, *pairs])
         if reason is not None:
             if spec.name in by_name:
-                raise UserError(f"the method '{spec.name}' {reason}; leave it out or choose another suite")
+                elsewhere = "" if spec.needs & NOT_YET else " or choose another suite"
+                raise UserError(f"the method '{spec.name}' {reason}; leave it out{elsewhere}")
             left_out[spec.name] = reason
             specs.remove(spec)
     fixed = {_target(assignment) for assignment in assignments} | set(swept.set if swept is not None else ())
@@ -327,9 +328,20 @@ def _training_domains(suite: Suite, setting: Setting) -> list[str]:
 
 def _misfit(suite: Suite, spec: MethodSpec, settings: Sequence[Setting]) -> str | None:
     """Why a method cannot be used, if so: it needs what the suite lacks, or more domains than a setting leaves."""
-    missing = spec.needs - suite.provides
+    if spec.needs & NOT_YET:
+        return f"needs {' and '.join(sorted(spec.needs & NOT_YET))}, which this version of oodbench does not provide"
+    missing = (spec.needs & {*NEEDS["Trainer"]}) - suite.provides
     if missing:
         return f"needs {' and '.join(sorted(missing))} data, which the suite '{suite.name}' does not have"
+    if "validation" in spec.needs:
+        for setting in settings:
+            if setting.semantic == NONE:
+                return (
+                    f"needs validation images, which '{suite.setting_name(setting)}' does not have"
+                )
+    network = suite.contents.network.name
+    if "nonnegative-features" in spec.needs and catalogue("networks")[network].nonnegative_features is False:
+        return f"needs nonnegative-features, which the network '{network}' does not give"
     if spec.trainer.values.get("environments") in ("native", "auto") or "environments" in spec.needs:
         for setting in settings:
             left = _training_domains(suite, setting)

@@ -14,7 +14,6 @@ from oodbench.errors import UserError, unknown
 from oodbench.schema import Misfit, parse
 from oodbench.search import Distribution, Draw, read
 
-NEEDS = ("wild", "environments")
 RESERVED = ("all", "recipe", "id", "splits", "network")  # they mean something else in `--methods` and `--set`
 DEFAULT_TRAINER, DEFAULT_SCORER = "erm", "energy"
 
@@ -46,8 +45,6 @@ class Registry:
         card = cards[0]
         if not re.fullmatch(r"\w[\w-]*", card.name) or card.name in RESERVED:
             raise UserError(f"'{card.name}' cannot name a method: rename '{path}', letters, digits and _ will do")
-        for need in card.needs - {*NEEDS}:
-            raise UserError(f"'{path}': {unknown('need', str(need), NEEDS)}")
         if card.kind == "Trainer":
             distributions(card)
         if card.name in self.cards:
@@ -179,7 +176,7 @@ class MethodSpec:
 
     @property
     def needs(self) -> frozenset[str]:
-        needs = self.trainer.card.needs
+        needs = self.trainer.card.needs | self.scorer.card.needs
         made = self.trainer.values.get("environments", "native") != "native"  # from the labelled images themselves
         return needs - {"environments"} if made else needs
 

@@ -340,7 +340,10 @@ TRAINER_MISUSES = [
     ("display = 3", 'smooth.py:15: expected display = "...", got 3; write a text'),
     ("group = ['a']", "smooth.py:15: expected group = \"...\", got ['a']; write a text"),
     ('scorer = "kn" + "n"', "smooth.py:15: expected scorer = \"...\", got \"'kn' + 'n'\"; write a text"),
-    ('needs = "wild"', "smooth.py:15: expected needs = frozenset({...}), got 'wild'"),
+    (
+        'needs = "wild"',
+        "smooth.py:15: expected needs = frozenset({...}) of wild, environments, views, outliers, got 'wild'",
+    ),
     ('needs = frozenset({"wlid"})', "unknown need 'wlid'; did you mean 'wild'?"),
     ('scorer = "knnn"', "says scorer = 'knnn': unknown method 'knnn'; did you mean 'knn'?"),
     ('scorer = "erm"', "says scorer = 'erm', which is a trainer; name a scorer"),
