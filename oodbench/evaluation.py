@@ -1,7 +1,9 @@
 """One network under every scorer: each split passes once, each scorer is fitted once."""
 
+import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,7 @@ import torch
 from torch import Tensor
 
 from oodbench.data import as_rows
-from oodbench.errors import UserError
+from oodbench.errors import UserError, place_of
 from oodbench.files import write_atomically
 from oodbench.method import Scorer
 from oodbench.metrics import Scored
@@ -21,6 +23,8 @@ from oodbench.training import Failed, load_tensors
 
 ROWS = 2048  # scored at a time: what a scorer needs for a row is not needed for all rows at once
 NEGATIVE = 0.01  # the share of a network's features that may be so where a scorer needs non-negative ones
+FEW = 16  # rows of a rehearsal, or as many as there are classes
+ENLARGED = 2**29  # bytes that the images of an enlarged rehearsal may take
 TEST_SPLITS = ("id", "covariate", "semantic")
 
 
@@ -103,7 +107,8 @@ class Evaluation:
         if key not in self._scores:
             started = time.perf_counter()
             with torch.no_grad():
-                values = torch.cat([_checked(spec, scorer.score(some), len(some.logits)) for some in out.split(ROWS)])
+                some = [_checked(scorer, scorer.score(rows), len(rows.logits)) for rows in out.split(ROWS)]
+                values = torch.cat(some)
             spent = time.perf_counter() - started
             name, rows = spec.card.name, len(images)
             if not values.isfinite().all():
@@ -120,6 +125,44 @@ def fit(scorer: Scorer, train: Outputs, validation: Outputs | None) -> None:
         scorer.fit(train, validation)
 
 
+def rehearse(spec: Component, model: Classifier, parts: Parts) -> None:
+    """Fit on a few images and score two, for what can only be found by trying.
+
+    A few are too few for some, for many neighbours say; what fails is tried again on as many rows as the training has.
+    """
+    train = _few(model, parts.labelled)
+    validation = _few(model, parts.id_validation) if "validation" in spec.card.needs else None
+    try:
+        _rehearse(spec, train, validation)
+    except Exception:
+        _rehearse(spec, _enlarged(train, len(parts.labelled)), validation)
+
+
+def _rehearse(spec: Component, train: Outputs, validation: Outputs | None) -> None:
+    scorer: Scorer = spec.make()
+    with torch.no_grad():
+        fit(scorer, train, validation)
+        _checked(scorer, scorer.score(replace(next(train.split(2)), y=None)), 2)
+
+
+def _few(model: Classifier, part: Part) -> Outputs:
+    """Of some rows, among them one of each class."""
+    rows = np.union1d(np.arange(min(FEW, len(part))), np.unique(part.labels, return_index=True)[1])
+    some = part.take(rows)
+    return forward(model, as_rows(some.images), torch.from_numpy(some.labels))
+
+
+@torch.inference_mode()
+def _enlarged(out: Outputs, rows: int) -> Outputs:
+    """The same rows again and again, with features that differ by noise."""
+    rows = min(rows, ENLARGED // math.prod(out.images.shape[1:]))
+    picked = torch.arange(max(rows, len(out.features))) % len(out.features)
+    images, picked = out.images.index_select(0, picked), picked.to(out.features.device)
+    noise = torch.rand(len(picked), out.features.shape[1]).to(out.features) * out.features.std()
+    features = out.features[picked] + noise
+    return Outputs(out.model, images, features, out.model.head(features), None if out.y is None else out.y[picked])
+
+
 def _refuse_negative(spec: Component, features: Tensor) -> None:
     share = (features < 0).float().mean().item()
     if share > NEGATIVE:
@@ -129,8 +172,9 @@ def _refuse_negative(spec: Component, features: Tensor) -> None:
         )
 
 
-def _checked(spec: Component, values: object, rows: int) -> Tensor:
+def _checked(scorer: Scorer, values: object, rows: int) -> Tensor:
     if isinstance(values, Tensor) and values.shape == (rows,):
         return values
     found = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else f"a {type(values).__name__}"
-    raise UserError(f"'{spec.card.name}' scored {rows} rows with {found}; return a tensor of one number per row")
+    where = place_of(scorer.score)
+    raise UserError(f"{where}: score gave {found} for {rows} rows; return a tensor of one number per row")

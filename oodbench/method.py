@@ -5,6 +5,7 @@ A file in `methods/` holds one subclass of either. Fields are hyperparameters: p
 
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass
+from functools import wraps
 from typing import ClassVar
 
 import torch.nn.functional as F
@@ -80,6 +81,7 @@ class DomainTrainer(Trainer):
     def train_across(self, model: Classifier, data: Data, count: int, loop: Loop) -> None:
         """Change the model's weights in place; `data` is in `count` environments."""
 
+        @wraps(self.loss_across)  # so that an error names its line
         def loss(model: Classifier, batch: Batch) -> Tensor:
             return self.loss_across(model, batch, count, loop)
 

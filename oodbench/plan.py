@@ -336,9 +336,7 @@ def _misfit(suite: Suite, spec: MethodSpec, settings: Sequence[Setting]) -> str 
     if "validation" in spec.needs:
         for setting in settings:
             if setting.semantic == NONE:
-                return (
-                    f"needs validation images, which '{suite.setting_name(setting)}' does not have"
-                )
+                return f"needs validation images, which '{suite.setting_name(setting)}' does not have"
     network = suite.contents.network.name
     if "nonnegative-features" in spec.needs and catalogue("networks")[network].nonnegative_features is False:
         return f"needs nonnegative-features, which the network '{network}' does not give"

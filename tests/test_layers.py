@@ -24,6 +24,7 @@ cli_table
 cli_data plots
 cli_parser
 runner render comparison contact_sheet
+mistakes
 layouts
 evaluation provenance checkpoints tables domain_accuracy
 plan
