@@ -39,6 +39,11 @@ COMMANDS = {  # the module of each, what it does, an example
         "oodbench check results/demo --against results/",
     ),
     "plot": ("cli_plot", "draw the figures of a results folder", "oodbench plot results/"),
+    "check-method": (
+        "cli_check_method",
+        "try the rules that every method keeps on a file of yours; status 1 if it breaks one",
+        "oodbench check-method max_logit.py",
+    ),
     "data": ("cli_data", "see, get and add data sets", "oodbench data get mnist-c"),
 }
 

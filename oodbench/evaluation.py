@@ -107,8 +107,7 @@ class Evaluation:
         if key not in self._scores:
             started = time.perf_counter()
             with torch.no_grad():
-                some = [_checked(scorer, scorer.score(rows), len(rows.logits)) for rows in out.split(ROWS)]
-                values = torch.cat(some)
+                values = torch.cat([one_per_row(scorer, some) for some in out.split(ROWS)])
             spent = time.perf_counter() - started
             name, rows = spec.card.name, len(images)
             if not values.isfinite().all():
@@ -142,7 +141,7 @@ def _rehearse(spec: Component, train: Outputs, validation: Outputs | None) -> No
     scorer: Scorer = spec.make()
     with torch.no_grad():
         fit(scorer, train, validation)
-        _checked(scorer, scorer.score(replace(next(train.split(2)), y=None)), 2)
+        one_per_row(scorer, replace(next(train.split(2)), y=None))
 
 
 def _few(model: Classifier, part: Part) -> Outputs:
@@ -172,7 +171,10 @@ def _refuse_negative(spec: Component, features: Tensor) -> None:
         )
 
 
-def _checked(scorer: Scorer, values: object, rows: int) -> Tensor:
+def one_per_row(scorer: Scorer, out: Outputs) -> Tensor:
+    """The scores, if they are that."""
+    values: object = scorer.score(out)
+    rows = len(out.logits)
     if isinstance(values, Tensor) and values.shape == (rows,):
         return values
     found = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else f"a {type(values).__name__}"

@@ -37,16 +37,7 @@ class Registry:
             self._add(path, f"oodbench_plugin_{path.stem}")
 
     def _add(self, path: Path, module: str, name: str | None = None, class_name: str | None = None) -> None:
-        cards = [card for card in read_cards(path, module, name) if card.kind in KINDS]
-        cards = [card for card in cards if class_name in (None, "", card.class_name)]
-        if len(cards) != 1:
-            found = "no class" if not cards else " and ".join(card.class_name for card in cards)
-            raise UserError(f"'{path}' defines {found} derived from Trainer or Scorer; a method file defines just one")
-        card = cards[0]
-        if not re.fullmatch(r"\w[\w-]*", card.name) or card.name in RESERVED:
-            raise UserError(f"'{card.name}' cannot name a method: rename '{path}', letters, digits and _ will do")
-        if card.kind == "Trainer":
-            distributions(card)
+        card = read_method(path, module, name, class_name)
         if card.name in self.cards:
             other = self.cards[card.name].path
             raise UserError(f"the method name '{card.name}' is taken by '{other}'; rename '{path}'")
@@ -93,6 +84,21 @@ class Registry:
 
     def all(self) -> "list[MethodSpec]":
         return [self.method(name) for name in self.cards]
+
+
+def read_method(path: Path, module: str, name: str | None = None, class_name: str | None = None) -> Card:
+    """The card of the one method of a file, or of the class of this name."""
+    cards = [card for card in read_cards(path, module, name) if card.kind in KINDS]
+    cards = [card for card in cards if class_name in (None, "", card.class_name)]
+    if len(cards) != 1:
+        found = "no class" if not cards else " and ".join(card.class_name for card in cards)
+        raise UserError(f"'{path}' defines {found} derived from Trainer or Scorer; a method file defines just one")
+    card = cards[0]
+    if not re.fullmatch(r"\w[\w-]*", card.name) or card.name in RESERVED:
+        raise UserError(f"'{card.name}' cannot name a method: rename '{path}', letters, digits and _ will do")
+    if card.kind == "Trainer":
+        distributions(card)
+    return card
 
 
 @cache

@@ -19,11 +19,14 @@ from oodbench.errors import UserError
 # From above to below; a module or package imports only from lines below its own. Each knows `errors` and `__version__`.
 LAYERS = """
 cli api
-cli_run cli_show cli_check cli_plot cli_list
+cli_run cli_show cli_check cli_plot cli_list cli_check_method
+testing
+scorer_rules trainer_rules
+contract
 cli_table
 cli_data plots
 cli_parser
-runner render comparison contact_sheet
+toy_problem runner render comparison contact_sheet
 mistakes
 layouts
 evaluation provenance checkpoints tables domain_accuracy
@@ -34,7 +37,7 @@ suite registry
 cards
 declarations
 annotations method selection search
-outputs training functional precision
+outputs training functional precision simulated_device
 data networks
 corruptions
 datasets
