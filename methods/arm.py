@@ -6,15 +6,14 @@ time it comes from the images of the batch, so predictions depend on those.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oodbench.data import check_environments
 from oodbench.errors import UserError
-from oodbench.method import Batch, Classifier, Data, Loop, Trainer
+from oodbench.method import Batch, Classifier, Data, DomainTrainer, Loop
 
 HIDDEN = 64  # channels inside the context network
 
@@ -72,16 +71,10 @@ class InContext(nn.Module):
 
 
 @dataclass
-class ARM(Trainer):
+class ARM(DomainTrainer):
     """Cross-entropy on images with a context as another channel, made from the images that come with them."""
 
-    needs: ClassVar[frozenset[str]] = frozenset({"environments"})
-
     context: Literal["trained", "published"] = "trained"  # published: its network keeps its random weights
-    environments: str = "native"  # or random:k, augment: made from the labelled images
-
-    def __post_init__(self) -> None:
-        check_environments(self.environments, "arm")
 
     def extend(self, model: Classifier) -> None:
         channels = len(model.mean)
@@ -89,8 +82,7 @@ class ARM(Trainer):
         model.body = body = InContext(model.body, channels)
         body.context.requires_grad_(self.context == "trained")
 
-    def train(self, model: Classifier, data: Data, loop: Loop) -> None:
-        data, count = loop.in_environments(data, self.environments)
+    def train_across(self, model: Classifier, data: Data, count: int, loop: Loop) -> None:
         body = model.body
         assert isinstance(body, InContext)
         body.environments = count

@@ -20,6 +20,7 @@ from oodbench.method import Batch, Classifier, Data, Loop, Trainer
 class BNAdapt(Trainer):
     """No learning: only the statistics of batch normalisation see the wild images."""
 
+    display: ClassVar[str] = "BN-adapt"
     needs: ClassVar[frozenset[str]] = frozenset({"wild"})
     starts_from: ClassVar[str | None] = "erm"
 

@@ -11,43 +11,34 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from oodbench.data import check_environments
 from oodbench.errors import UserError
-from oodbench.method import Batch, Classifier, Data, Loop, Trainer
+from oodbench.method import Batch, Classifier, DomainTrainer, Loop
 
 
 @dataclass
-class CORAL(Trainer):
+class CORAL(DomainTrainer):
     """Cross-entropy plus the distance of mean and covariance between the environments' features."""
 
-    needs: ClassVar[frozenset[str]] = frozenset({"environments"})
+    rows: ClassVar[int] = 2  # have a covariance
     search: ClassVar[dict[str, str]] = {"gamma": "10**U(-1,1)"}
 
     gamma: float = 1.0  # weight of the penalty; search: 10^U(-1,1)
-    environments: str = "native"  # or random:k, augment: made from the labelled images
 
     def __post_init__(self) -> None:
-        name = type(self).__name__.lower()
-        check_environments(self.environments, name)
+        super().__post_init__()
         if self.gamma < 0:
-            raise UserError(f"{name}.gamma={self.gamma:g} is negative; choose 0 or more")
+            raise UserError(f"{self.name}.gamma={self.gamma:g} is negative; choose 0 or more")
 
     def distance(self, a: Tensor, b: Tensor) -> Tensor:
         """Between two sets of features, rows x d."""
         means = (a.mean(dim=0) - b.mean(dim=0)).square().mean()
         return means + (a.T.cov() - b.T.cov()).square().mean()
 
-    def train(self, model: Classifier, data: Data, loop: Loop) -> None:
-        data, count = loop.in_environments(data, self.environments, rows=2)
-
-        def loss(model: Classifier, batch: Batch) -> Tensor:
-            # One pass for all environments, as ERM makes: batch normalisation shall not align them one by one.
-            features = model.features(batch.x)
-            risk = F.cross_entropy(model.head(features), batch.y)
-            pairs = combinations(features.chunk(count), 2)
-            penalty = torch.stack([self.distance(a, b) for a, b in pairs]).mean()
-            loop.record(risk=risk, penalty=penalty)
-            return risk + self.gamma * penalty
-
-        for _ in loop.epochs(model, data, loss):
-            pass
+    def loss_across(self, model: Classifier, batch: Batch, count: int, loop: Loop) -> Tensor:
+        # One pass for all environments, as ERM makes: batch normalisation shall not align them one by one.
+        features = model.features(batch.x)
+        risk = F.cross_entropy(model.head(features), batch.y)
+        pairs = combinations(features.chunk(count), 2)
+        penalty = torch.stack([self.distance(a, b) for a, b in pairs]).mean()
+        loop.record(risk=risk, penalty=penalty)
+        return risk + self.gamma * penalty

@@ -9,9 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oodbench.data import check_environments
 from oodbench.errors import UserError
-from oodbench.method import Batch, Classifier, Data, Loop, Trainer
+from oodbench.method import Batch, Classifier, Data, DomainTrainer, Loop
 
 
 def mlp(widths: Sequence[int], dropout: float) -> nn.Sequential:
@@ -21,10 +20,9 @@ def mlp(widths: Sequence[int], dropout: float) -> nn.Sequential:
 
 
 @dataclass
-class DANN(Trainer):
+class DANN(DomainTrainer):
     """Cross-entropy on features from which a discriminator cannot tell the environments."""
 
-    needs: ClassVar[frozenset[str]] = frozenset({"environments"})
     search: ClassVar[dict[str, str]] = {
         "weight": "10**U(-2,2)",
         "d_steps_per_g_step": "int 2**U(0,3)",
@@ -47,21 +45,23 @@ class DANN(Trainer):
     width: int = 256  # of the discriminator; search: int 2^U(6,10)
     depth: int = 3  # its linear layers; search: {3,4,5}
     dropout: float = 0.0  # in it; search: {0,0.1,0.5}
-    environments: str = "native"  # or random:k, augment: made from the labelled images
 
     def __post_init__(self) -> None:
-        name = type(self).__name__.lower()
-        check_environments(self.environments, name)
+        super().__post_init__()
         if min(self.weight, self.grad_penalty, self.weight_decay_d) < 0 or (self.lr_d != "recipe" and self.lr_d <= 0):
             raise UserError(
-                f"{name}: weight, grad_penalty, weight_decay_d must be 0 or more, lr_d above 0; change --set"
+                f"{self.name}: weight, grad_penalty, weight_decay_d must be 0 or more, lr_d above 0; change --set"
             )
         if self.d_steps_per_g_step < 1 or self.width < 1 or self.depth < 2:
-            raise UserError(f"{name}: d_steps_per_g_step and width must be 1 or more, depth 2 or more; change --set")
+            raise UserError(
+                f"{self.name}: d_steps_per_g_step and width must be 1 or more, depth 2 or more; change --set"
+            )
         if not (0 <= self.beta1 < 1 and 0 <= self.dropout < 1):
-            raise UserError(f"{name}: beta1 and dropout must lie in [0, 1); change --set")
+            raise UserError(f"{self.name}: beta1 and dropout must lie in [0, 1); change --set")
         if self.penalty_on == "published" and self.grad_penalty == 0:
-            raise UserError(f"{name}.penalty_on=published serves only {name}.grad_penalty above 0; set that, too")
+            raise UserError(
+                f"{self.name}.penalty_on=published serves only {self.name}.grad_penalty above 0; set that, too"
+            )
 
     def discriminator(self, widths: Sequence[int], num_classes: int) -> nn.Module:
         """Guesses the environment of a row from its features."""
@@ -89,8 +89,7 @@ class DANN(Trainer):
         (gradient,) = torch.autograd.grad(steep, features, create_graph=True)
         return loss + self.grad_penalty * gradient.square().sum(dim=1).mean()
 
-    def train(self, model: Classifier, data: Data, loop: Loop) -> None:
-        data, count = loop.in_environments(data, self.environments)
+    def train_across(self, model: Classifier, data: Data, count: int, loop: Loop) -> None:
         widths = [model.head.in_features, *[self.width] * (self.depth - 1), count]
         discriminator = self.discriminator(widths, data.num_classes).to(loop.device)
         betas, lr_d = (self.beta1, 0.9), None if self.lr_d == "recipe" else self.lr_d

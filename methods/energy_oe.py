@@ -16,6 +16,7 @@ from oodbench.method import Batch, Classifier, Data, Loop, Trainer
 class EnergyOE(Trainer):
     """Cross-entropy, low energy on labelled images and high energy on wild ones."""
 
+    display: ClassVar[str] = "Energy (w. outlier)"
     needs: ClassVar[frozenset[str]] = frozenset({"wild"})
     starts_from: ClassVar[str | None] = "erm"
 

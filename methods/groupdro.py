@@ -7,9 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oodbench.data import check_environments
 from oodbench.errors import UserError
-from oodbench.method import Batch, Classifier, Data, Loop, Trainer
+from oodbench.method import Batch, Classifier, Data, DomainTrainer, Loop
 
 
 class GroupWeights(nn.Module):
@@ -28,23 +27,20 @@ class GroupWeights(nn.Module):
 
 
 @dataclass
-class GroupDRO(Trainer):
+class GroupDRO(DomainTrainer):
     """Cross-entropy weighted towards the environments where it is highest."""
 
-    needs: ClassVar[frozenset[str]] = frozenset({"environments"})
     search: ClassVar[dict[str, str]] = {"eta": "10**U(-3,-1)"}
 
     eta: float = 0.01  # rate of the weights; search: 10^U(-3,-1)
     normalisation: Literal["weights", "published_double"] = "weights"  # published_double: also divides by their number
-    environments: str = "native"  # or random:k, augment: made from the labelled images
 
     def __post_init__(self) -> None:
-        check_environments(self.environments, "groupdro")
+        super().__post_init__()
         if self.eta < 0:
             raise UserError(f"groupdro.eta={self.eta:g} is negative; choose 0 or more")
 
-    def train(self, model: Classifier, data: Data, loop: Loop) -> None:
-        data, count = loop.in_environments(data, self.environments)
+    def train_across(self, model: Classifier, data: Data, count: int, loop: Loop) -> None:
         weights = GroupWeights(count).to(loop.device)
 
         def loss(model: Classifier, batch: Batch) -> Tensor:

@@ -1,16 +1,15 @@
 """M. Arjovsky et al., Invariant Risk Minimization, 2019; IRMv1 with the schedule of DomainBed (ICLR 2021)."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from oodbench.data import check_environments
 from oodbench.errors import UserError
 from oodbench.functional import penalty_weight
-from oodbench.method import Batch, Classifier, Data, Loop, Trainer
+from oodbench.method import Batch, Classifier, DomainTrainer, Loop
 
 
 def scale_gradient(logits: Tensor, y: Tensor) -> Tensor:
@@ -20,33 +19,28 @@ def scale_gradient(logits: Tensor, y: Tensor) -> Tensor:
 
 
 @dataclass
-class IRM(Trainer):
+class IRM(DomainTrainer):
     """Cross-entropy plus a penalty where one classifier is not optimal in every environment."""
 
-    needs: ClassVar[frozenset[str]] = frozenset({"environments"})
+    rows: ClassVar[int] = 2  # one for each estimate
     search: ClassVar[dict[str, str]] = {"penalty": "10**U(-1,5)", "warmup": "int 10**U(0,4)"}
 
     penalty: float = 100.0  # lambda
     warmup: int = 500  # steps with lambda = 1, as in DomainBed; at most half of the training
+    _: KW_ONLY
     environments: str = "auto"  # the suite's own, or else random:2; or random:k, augment
 
     def __post_init__(self) -> None:
-        check_environments(self.environments, "irm")
+        super().__post_init__()
         if self.penalty < 0 or self.warmup < 0:
             raise UserError("irm.penalty and irm.warmup must be 0 or more; change --set")
 
-    def train(self, model: Classifier, data: Data, loop: Loop) -> None:
-        data, count = loop.in_environments(data, self.environments, rows=2)
-
-        def loss(model: Classifier, batch: Batch) -> Tensor:
-            weight, restart = penalty_weight(loop.step, loop.steps_in_all, self.warmup, self.penalty)
-            if restart:
-                loop.restart_optimizer(shrink=max(weight, 1.0))
-            # As in the authors' code, a large lambda shrinks risk and weight decay instead of blowing up the step.
-            return self.risk(model, batch, count, loop, weight) / max(weight, 1.0)
-
-        for _ in loop.epochs(model, data, loss):
-            pass
+    def loss_across(self, model: Classifier, batch: Batch, count: int, loop: Loop) -> Tensor:
+        weight, restart = penalty_weight(loop.step, loop.steps_in_all, self.warmup, self.penalty)
+        if restart:
+            loop.restart_optimizer(shrink=max(weight, 1.0))
+        # As in the authors' code, a large lambda shrinks risk and weight decay instead of blowing up the step.
+        return self.risk(model, batch, count, loop, weight) / max(weight, 1.0)
 
     def risk(self, model: Classifier, batch: Batch, count: int, loop: Loop, weight: float) -> Tensor:
         risks, penalties = [], []

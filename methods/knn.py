@@ -26,7 +26,7 @@ class KNN(Scorer):
         if self.k < 1:
             raise UserError(f"knn.k={self.k} is out of range; choose 1 or more")
 
-    def fit(self, train: Outputs) -> None:
+    def fit(self, train: Outputs, validation: Outputs | None = None) -> None:
         if self.k > len(train.features):
             raise UserError(
                 f"knn.k={self.k} is out of range; choose 1 to {len(train.features)}, the number of training rows"

@@ -22,7 +22,7 @@ class Mahalanobis(Scorer):
         if self.magnitude < 0:
             raise UserError(f"mahalanobis.magnitude={self.magnitude:g} is out of range; choose 0 or more")
 
-    def fit(self, train: Outputs) -> None:
+    def fit(self, train: Outputs, validation: Outputs | None = None) -> None:
         assert train.y is not None
         features = train.features.double()
         present = train.y.unique()

@@ -12,25 +12,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from oodbench.data import check_environments
 from oodbench.errors import UserError
-from oodbench.method import Batch, Classifier, Data, Loop, Trainer
+from oodbench.method import Batch, Classifier, Data, DomainTrainer, Loop
 
 
 @dataclass
-class MLDG(Trainer):
+class MLDG(DomainTrainer):
     """Cross-entropy in some environments plus that in others after a step on the first."""
 
-    needs: ClassVar[frozenset[str]] = frozenset({"environments"})
     search: ClassVar[dict[str, str]] = {"beta": "10**U(-1,1)", "n_meta_test": "{1,2}"}
 
     beta: float = 1.0  # weight of the risk after the trial step; search: 10^U(-1,1)
     n_meta_test: int = 2  # environments to test on, at most all but one; search: {1,2}
     pairs: Literal["split", "published_cyclic"] = "split"  # published_cyclic: each environment is tested on the next
-    environments: str = "native"  # or random:k, augment: made from the labelled images
 
     def __post_init__(self) -> None:
-        check_environments(self.environments, "mldg")
+        super().__post_init__()
         if self.beta < 0 or self.n_meta_test < 1:
             raise UserError("mldg.beta must be 0 or more and mldg.n_meta_test 1 or more; change --set")
 
@@ -42,8 +39,7 @@ class MLDG(Trainer):
         test = min(self.n_meta_test, count - 1)
         return [(i, order[n % test]) for n, i in enumerate(order[test:])]
 
-    def train(self, model: Classifier, data: Data, loop: Loop) -> None:
-        data, count = loop.in_environments(data, self.environments)
+    def train_across(self, model: Classifier, data: Data, count: int, loop: Loop) -> None:
         named = {name: p for name, p in model.named_parameters() if p.requires_grad}
         theta = list(named.values())
         trial = [nn.Parameter(p.detach().clone()) for p in theta]  # theta'

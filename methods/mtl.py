@@ -11,9 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oodbench.data import check_environments
 from oodbench.errors import UserError
-from oodbench.method import Batch, Classifier, Data, Loop, Trainer
+from oodbench.method import Batch, Classifier, Data, DomainTrainer, Loop
 
 
 class BesideTheMean(nn.Module):
@@ -48,18 +47,16 @@ class Embeddings(nn.Module):
 
 
 @dataclass
-class MTL(Trainer):
+class MTL(DomainTrainer):
     """Cross-entropy of a head that also sees the mean feature of the environment; at test time, of the batch."""
 
-    needs: ClassVar[frozenset[str]] = frozenset({"environments"})
     search: ClassVar[dict[str, str]] = {"ema": "{0.5,0.9,0.99,1}"}
 
     ema: float = 0.99  # weight of the newest batch in an environment's mean; search: {0.5,0.9,0.99,1}
     embedding: Literal["mean", "published_noise"] = "mean"  # published_noise: N(0, 1) in its place
-    environments: str = "native"  # or random:k, augment: made from the labelled images
 
     def __post_init__(self) -> None:
-        check_environments(self.environments, "mtl")
+        super().__post_init__()
         if not 0 < self.ema <= 1:
             raise UserError(f"mtl.ema={self.ema:g} is out of range; choose more than 0 and at most 1")
 
@@ -67,8 +64,7 @@ class MTL(Trainer):
         model.body = BesideTheMean(model.body, noise=self.embedding == "published_noise")
         model.head = nn.Linear(2 * model.head.in_features, model.head.out_features)
 
-    def train(self, model: Classifier, data: Data, loop: Loop) -> None:
-        data, count = loop.in_environments(data, self.environments)
+    def train_across(self, model: Classifier, data: Data, count: int, loop: Loop) -> None:
         assert isinstance(model.body, BesideTheMean)
         dim = model.head.in_features // 2
         embeddings = Embeddings(count, dim).to(loop.device)

@@ -21,7 +21,7 @@ class ViM(Scorer):
         if self.dim != "auto" and self.dim < 1:
             raise UserError(f"vim.dim={self.dim} is out of range; choose 1 or more, or auto")
 
-    def fit(self, train: Outputs) -> None:
+    def fit(self, train: Outputs, validation: Outputs | None = None) -> None:
         features = train.features.double()
         head = train.model.head
         self.origin = -torch.linalg.pinv(head.weight.detach().double()) @ head.bias.detach().double()  # o

@@ -1,46 +1,39 @@
 """D. Krueger et al., Out-of-Distribution Generalization via Risk Extrapolation, ICML 2021; schedule of DomainBed."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from oodbench.data import check_environments
 from oodbench.errors import UserError
 from oodbench.functional import penalty_weight
-from oodbench.method import Batch, Classifier, Data, Loop, Trainer
+from oodbench.method import Batch, Classifier, DomainTrainer, Loop
 
 
 @dataclass
-class VREx(Trainer):
+class VREx(DomainTrainer):
     """Cross-entropy plus the variance of the environments' risks."""
 
-    needs: ClassVar[frozenset[str]] = frozenset({"environments"})
     search: ClassVar[dict[str, str]] = {"penalty": "10**U(-1,5)", "warmup": "int 10**U(0,4)"}
 
     penalty: float = 10.0  # lambda
     warmup: int = 500  # steps with lambda = 1, as in DomainBed; at most half of the training
+    _: KW_ONLY
     environments: str = "auto"  # the suite's own, or else random:2; or random:k, augment
 
     def __post_init__(self) -> None:
-        check_environments(self.environments, "vrex")
+        super().__post_init__()
         if self.penalty < 0 or self.warmup < 0:
             raise UserError("vrex.penalty and vrex.warmup must be 0 or more; change --set")
 
-    def train(self, model: Classifier, data: Data, loop: Loop) -> None:
-        data, count = loop.in_environments(data, self.environments)
-
-        def loss(model: Classifier, batch: Batch) -> Tensor:
-            weight, restart = penalty_weight(loop.step, loop.steps_in_all, self.warmup, self.penalty)
-            if restart:
-                loop.restart_optimizer()
-            losses = F.cross_entropy(model(batch.x), batch.y, reduction="none")
-            risks = torch.stack([of_one.mean() for of_one in losses.chunk(count)])  # R_e
-            variance = risks.var(correction=0)
-            loop.record(risk=risks.mean(), penalty=variance)
-            return risks.mean() + weight * variance
-
-        for _ in loop.epochs(model, data, loss):
-            pass
+    def loss_across(self, model: Classifier, batch: Batch, count: int, loop: Loop) -> Tensor:
+        weight, restart = penalty_weight(loop.step, loop.steps_in_all, self.warmup, self.penalty)
+        if restart:
+            loop.restart_optimizer()
+        losses = F.cross_entropy(model(batch.x), batch.y, reduction="none")
+        risks = torch.stack([of_one.mean() for of_one in losses.chunk(count)])  # R_e
+        variance = risks.var(correction=0)
+        loop.record(risk=risks.mean(), penalty=variance)
+        return risks.mean() + weight * variance

@@ -17,6 +17,7 @@ _PUBLIC = {
     "table": "oodbench.api",
     "read_results": "oodbench.api",
     "Trainer": "oodbench.method",
+    "DomainTrainer": "oodbench.method",
     "Scorer": "oodbench.method",
     "Outputs": "oodbench.method",
     "Batch": "oodbench.method",

@@ -4,7 +4,6 @@ A class is imported only when it is about to be used.
 """
 
 import ast
-import hashlib
 import importlib
 import sys
 import types
@@ -12,23 +11,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from oodbench.errors import UserError
+from oodbench.declarations import Body, Parameter, read_body
+from oodbench.errors import UserError, unknown
 from oodbench.schema import Misfit, conform
 
 PACKAGE = Path(__file__).parent
-KINDS = ("Trainer", "Scorer")
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One hyperparameter as its source file declares it."""
-
-    name: str
-    type: Any
-    default: Any
-    comment: str
+INTERFACE = PACKAGE / "method.py"  # defines the classes that methods derive from
+NEEDS = {  # what a method may ask for, in its `needs`
+    "Trainer": ("wild", "environments", "views", "outliers"),
+    "Scorer": ("validation", "nonnegative-features", "feature-maps", "ood-head"),
+}
+NOT_YET = frozenset({"views", "outliers", "feature-maps", "ood-head"})  # words that this version knows and cannot serve
+KINDS = tuple(NEEDS)
+PARTLY_MADE = ("DomainTrainer",)  # classes of the interface that have hyperparameters themselves
 
 
 @dataclass(frozen=True)
@@ -43,27 +40,20 @@ class Card:
     summary: str
     paper: str  # the module's docstring
     parameters: dict[str, Parameter]
-    settings: dict[str, Any]  # literal class variables: needs, scorer, starts_from, ...
-    sources: tuple[Path, ...] = field(repr=False)  # this file and those of its base classes
+    display: str  # how tables print it
+    group: str | None = None  # of a table's rows, where the method names its own
+    needs: frozenset[str] = frozenset()
+    scorer: str | None = None  # of a trainer, unless the user names another
+    starts_from: str | None = None  # the trainer whose weights a trainer fine-tunes
+    search: dict[str, str] = field(default_factory=dict)  # what `--draws` draws hyperparameters from
+    source: str | None = None  # of a data set
+    made_from: str | None = None  # the data set that one is made from by our code
+    nonnegative_features: bool | None = None  # of a network, where that is certain
 
     @property
     def is_ours(self) -> bool:
         """Not a user's: what goes wrong in it is a bug."""
         return self.module.startswith("oodbench.")
-
-    def digest(self) -> str:
-        """Changes when the code changes; comments, docstrings and layout do not count."""
-        texts = [code_of(path.read_text(encoding="utf-8")) for path in self.sources]
-        return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
-
-
-@cache
-def code_of(text: str) -> str:
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
-    return ast.unparse(tree)
 
 
 def command_name(stem: str) -> str:
@@ -93,28 +83,78 @@ def read_cards(path: Path, module: str, name: str | None = None) -> list[Card]:
         kind = lineage[-1][0]
         if isinstance(kind, ast.ClassDef):
             continue  # derives from nothing the harness knows
-        parameters: dict[str, Parameter] = {}
-        settings: dict[str, Any] = {}
+        body = Body()
         for ancestor, source in reversed(lineage[:-1]):
             assert isinstance(ancestor, ast.ClassDef)
-            _read_body(ancestor, source, parameters, settings)
-        own_name = settings.get("name") if kind not in KINDS else None
+            if kind in KINDS:
+                _refuse_own_init(ancestor, source)
+            body.variables.pop("display", None)  # of a base, which is another method
+            read_body(ancestor, source, body)
         docstring = ast.get_docstring(node) or ""
+        said: dict[str, Any] = {"name": command_name(name or path.stem)}
+        said |= _said_of_method(body, kind) if kind in KINDS else _said_of_piece(body)
+        said["display"] = body.text("display") or _spelled(node.name, said["name"])
         cards.append(
             Card(
-                name=own_name or command_name(name or path.stem),
                 kind=kind,
                 path=path,
                 class_name=node.name,
                 module=module,
                 summary=docstring.splitlines()[0] if docstring else "(no description)",
                 paper=ast.get_docstring(tree) or "",
-                parameters=parameters,
-                settings=settings,
-                sources=tuple(dict.fromkeys(source for _, source in lineage[:-1])),
+                parameters=dict(sorted(body.parameters.items(), key=lambda item: item[1].keyword_only)),
+                **said,
             )
         )
     return cards
+
+
+def _said_of_method(body: Body, kind: str) -> dict[str, Any]:
+    """The class variables that a trainer or scorer may set, as fields of its card."""
+    said: dict[str, Any] = {name: body.text(name) for name in ("group", "scorer", "starts_from")}
+    needs, search = (body.variables.get(name) for name in ("needs", "search"))
+    if needs is not None:
+        said["needs"] = _checked_needs(needs.value, kind, needs.where)
+    if search is not None:
+        try:
+            stated = conform(search.value, dict[str, str], ("search",))
+        except Misfit as error:
+            raise UserError(f"{search.where}: {error}") from None
+        said["search"] = {name: text for name, text in stated.items() if name not in body.fixed}
+    return said
+
+
+def _checked_needs(needs: Any, kind: str, where: str) -> frozenset[str]:
+    if not isinstance(needs, set | frozenset):
+        raise UserError(f"{where}: expected needs = frozenset({{...}}) of {', '.join(NEEDS[kind])}, got {needs!r}")
+    for need in sorted(map(str, needs - {*NEEDS[kind]})):
+        other = next((each for each in KINDS if need in NEEDS[each]), None)
+        if other is not None:
+            known = ", ".join(NEEDS[kind])
+            raise UserError(f"{where}: '{need}' is a need of {other.lower()}s; a {kind.lower()} may need {known}")
+        raise UserError(f"{where}: {unknown('need', need, NEEDS[kind])}")
+    return frozenset(needs)
+
+
+def _spelled(class_name: str, name: str) -> str:
+    """`knn` as the class KNN is spelled: methods have the paper's name in the paper's case."""
+    return class_name if class_name.lower() == name.replace("-", "") else name
+
+
+def _said_of_piece(body: Body) -> dict[str, Any]:
+    """The same of a data set or network; what is not set keeps its default."""
+    stated = {name: body.value(name) for name in ("name", "source", "made_from", "nonnegative_features")}
+    return {name: value for name, value in stated.items() if value is not None}
+
+
+def _refuse_own_init(node: ast.ClassDef, path: Path) -> None:
+    """Fields are the constructor: what else an object holds would be in no key and in no result."""
+    for statement in node.body:
+        if isinstance(statement, ast.FunctionDef) and statement.name == "__init__":
+            raise UserError(
+                f"{path}:{statement.lineno}: class {node.name} has an __init__ of its own; write @dataclass above it "
+                "and make every argument a field with a type and a default (checks go into __post_init__)"
+            )
 
 
 def _lineage(
@@ -127,6 +167,9 @@ def _lineage(
     below = (*below, node)
     base = node.bases[0]
     name = base.id if isinstance(base, ast.Name) else base.attr if isinstance(base, ast.Attribute) else ""
+    if path == INTERFACE:
+        yield name, path
+        return
     for other in tree.body:
         if isinstance(other, ast.ClassDef) and other.name == name:
             yield from _lineage(other, tree, path, below)
@@ -134,17 +177,24 @@ def _lineage(
         if isinstance(other, ast.ImportFrom) and any((a.asname or a.name) == name for a in other.names):
             original = next(a.name for a in other.names if (a.asname or a.name) == name)
             source = _method_file(other.module or "")
-            if source is None:
-                if (other.module or "").split(".")[0] == "oodbench":
-                    yield original, path
-                return
-            parent = ast.parse(source.read_text(encoding="utf-8"))
-            for candidate in parent.body:
-                if isinstance(candidate, ast.ClassDef) and candidate.name == original:
-                    yield from _lineage(candidate, parent, source)
+            if source is not None:
+                yield from _lineage_in(source, original)
+            elif (other.module or "").split(".")[0] == "oodbench":
+                yield from _of_interface(original, path)
             return
-    if isinstance(base, ast.Attribute) and name in KINDS:  # class KNN(oodbench.Scorer)
-        yield name, path
+    if isinstance(base, ast.Attribute) and name in (*KINDS, *PARTLY_MADE):  # class KNN(oodbench.Scorer)
+        yield from _of_interface(name, path)
+
+
+def _of_interface(name: str, path: Path) -> Iterable[tuple[ast.ClassDef | str, Path]]:
+    return _lineage_in(INTERFACE, name) if name in PARTLY_MADE else [(name, path)]
+
+
+def _lineage_in(source: Path, name: str) -> Iterable[tuple[ast.ClassDef | str, Path]]:
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    for candidate in tree.body:
+        if isinstance(candidate, ast.ClassDef) and candidate.name == name:
+            yield from _lineage(candidate, tree, source)
 
 
 def _method_file(module: str) -> Path | None:
@@ -153,63 +203,6 @@ def _method_file(module: str) -> Path | None:
         path = folder("methods") / f"{parts[2]}.py"
         return path if path.is_file() else None
     return None
-
-
-_TYPES = {"bool": bool, "int": int, "float": float, "str": str, "Literal": Literal, "list": list}
-
-
-def _read_body(node: ast.ClassDef, path: Path, parameters: dict[str, Parameter], settings: dict[str, Any]) -> None:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    value: ast.expr | None
-    for statement in node.body:
-        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-            name, annotation, value = statement.targets[0].id, None, statement.value
-        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            name, annotation, value = statement.target.id, _annotation(statement.annotation), statement.value
-        else:
-            continue
-        where = f"{path}:{statement.lineno}"
-        literal = None if value is None else _literal(value)
-        if annotation is None or annotation.startswith(("ClassVar", "typing.ClassVar")):
-            settings[name] = literal
-            if name in parameters:  # WOODS fixes SCONE's margin: no longer a hyperparameter
-                del parameters[name]
-            continue
-        try:
-            type_ = eval(annotation, {"__builtins__": {}}, _TYPES)
-        except Exception:
-            raise UserError(
-                f"{where}: hyperparameter '{name}' has the type {annotation}; use bool, int, float, str or Literal"
-            ) from None
-        if value is None:
-            raise UserError(f"{where}: hyperparameter '{name}' has no default; give it one")
-        if not any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
-            raise UserError(f"{where}: hyperparameter '{name}' has no effect; write @dataclass above class {node.name}")
-        if not isinstance(literal, _Expression):
-            try:
-                literal = conform(literal, type_)
-            except Misfit as error:
-                raise UserError(f"{where}: the default of hyperparameter '{name}': {error}") from None
-        line = lines[statement.end_lineno - 1] if statement.end_lineno else ""
-        comment = line[statement.end_col_offset or 0 :].strip().removeprefix("#").strip()
-        parameters[name] = Parameter(name, type_, literal, comment)
-
-
-class _Expression(str):
-    """The text of a value that is not written out."""
-
-
-def _annotation(node: ast.expr) -> str:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ast.unparse(node)
-
-
-def _literal(node: ast.expr) -> Any:
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "frozenset":
-        return frozenset(_literal(node.args[0])) if node.args else frozenset()
-    try:
-        return ast.literal_eval(node)
-    except ValueError:
-        return _Expression(ast.unparse(node))
 
 
 def load_class(card: Card) -> type:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from oodbench import digests, keys, results, search
 from oodbench.recipe import Recipe
-from oodbench.registry import MethodSpec, Part
+from oodbench.registry import Component, MethodSpec
 from oodbench.suite import Setting, Suite
 
 
@@ -17,7 +17,7 @@ class Training:
     """One set of weights. What does not read the wild mixture is the same training in every setting."""
 
     suite: Suite
-    trainer: Part
+    trainer: Component
     seed: int
     setting: Setting | None  # None where the weights do not depend on it
     parent: "Training | None"  # whose weights it starts from
@@ -40,7 +40,7 @@ class Training:
 
     @property
     def reads_wild(self) -> bool:
-        return "wild" in self.trainer.card.settings.get("needs", ())
+        return "wild" in self.trainer.card.needs
 
     @property
     def recipe_name(self) -> str:

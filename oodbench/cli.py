@@ -6,6 +6,7 @@ Each command is a module, imported when it is called: help and mistakes in usage
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any
@@ -38,6 +39,11 @@ COMMANDS = {  # the module of each, what it does, an example
         "oodbench check results/demo --against results/",
     ),
     "plot": ("cli_plot", "draw the figures of a results folder", "oodbench plot results/"),
+    "check-method": (
+        "cli_check_method",
+        "try the rules that every method keeps on a file of yours; status 1 if it breaks one",
+        "oodbench check-method max_logit.py",
+    ),
     "data": ("cli_data", "see, get and add data sets", "oodbench data get mnist-c"),
 }
 
@@ -59,6 +65,7 @@ def _parser(complete: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     main.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
+    _add_debug(main)
     commands = main.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for name, (module, help, example) in COMMANDS.items():
         sub = commands.add_parser(
@@ -68,6 +75,7 @@ def _parser(complete: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
             epilog=f"example:\n  {example}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        _add_debug(sub)
         if name in complete:
             command = import_module(f"oodbench.{module}")
             command.add_arguments(sub)
@@ -75,15 +83,22 @@ def _parser(complete: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
     return main
 
 
+def _add_debug(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--debug", action="store_true", help="print the traceback of an error or a failed cell")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 done, 1 a cell failed, 2 wrong usage, 130 interrupted."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given  # before the command or after it
+    given = [word for word in given if word != "--debug"]
     try:
         named = given[0] if given and not given[0].startswith("-") else ""
         if named and named not in COMMANDS:
             raise unknown("command", named, COMMANDS)
         parser = _parser([named] if named else [])
         parsed = parser.parse_args(given)
+        parsed.debug = debug
         if parsed.command is None:
             parser.print_help()
             return 0
@@ -91,6 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(end="", flush=True)
         return status
     except UserError as error:
+        if debug:
+            traceback.print_exc()
         print(f"oodbench: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -170,6 +170,8 @@ def main(given: argparse.Namespace) -> int:
     _print_tables(plan, given.selection)
     failed = [result for result in new if result.status != "ok"]
     if failed:
+        for result in failed if given.debug else ():
+            print(f"{_outcome(result)}\n{result.traceback}", file=sys.stderr)
         print(f"oodbench: {len(failed)} of {len(new)} cells failed; the first: {failed[0].error}", file=sys.stderr)
         return 1
     return 0

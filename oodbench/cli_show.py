@@ -38,8 +38,8 @@ def _show_card(card: Card) -> None:
     if card.paper:
         print(f"\n{card.paper}\n")
     _show_parameters(card)
-    if "source" in card.settings:
-        print(f"source: {card.settings['source']}")
+    if card.source is not None:
+        print(f"source: {card.source}")
     print(f"file: {card.path}")
 
 
@@ -52,20 +52,20 @@ def _show_parameters(card: Card) -> None:
 
 
 def _show_method(method: MethodSpec) -> None:
-    own = method.scorer.card if method.scorer.card.name == method.name else method.trainer.card
+    own = method.own
     print(f"{method.name}: {own.summary}")
     print(f"\n{own.paper}\n")
     print(f"group:    {method.group}")
     print(f"trainer:  {method.trainer.card.name}")
     print(f"scorer:   {method.scorer.card.name}")
-    base = method.trainer.card.settings.get("starts_from")
+    base = method.trainer.card.starts_from
     print(
         f"needs:    {', '.join(sorted(method.needs)) or 'labelled images only'}"
         + (f"; starts from {base}" if base else "")
     )
     for part in (method.trainer, method.scorer):
         _show_parameters(part.card)
-    drawn = method.trainer.card.settings.get("search", {})
+    drawn = method.trainer.card.search
     if drawn:
         print(f"--draws:  {', '.join(f'{name} from {text}' for name, text in drawn.items())}")
     print(f"file:     {own.path}")

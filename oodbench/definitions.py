@@ -13,7 +13,9 @@ from pathlib import Path
 
 from oodbench import digests
 
-DESCRIPTIVE = frozenset({"display", "group", "search"})  # what a class says of itself and no number depends on
+DESCRIPTIVE = frozenset(
+    {"display", "group", "search", "nonnegative_features"}
+)  # what a class says of itself and no number depends on
 IGNORED_FIELDS = frozenset({"ctx", "type_comment", "type_params", "kind", "annotation", "returns"})
 Definition = tuple[str, str]  # module and name
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda

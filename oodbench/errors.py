@@ -1,11 +1,20 @@
 """What the user can put right: one line that says what is wrong and then what to do. Knows nothing of the rest."""
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from typing import Any
 
 
 class UserError(Exception):
     """Shown as one line without a traceback; the command ends with status 2. Anything else is a bug."""
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """FILE:LINE of a function, whatever wraps it; its name if it was not written in Python."""
+    inner = inspect.unwrap(getattr(function, "func", function))  # of a partial one
+    code = getattr(inner, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else str(inner)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:

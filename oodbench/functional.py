@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from oodbench.data import Batch
+from oodbench.errors import UserError
 from oodbench.networks import Classifier
 
 BatchNormMode = Literal["joint", "id_only", "frozen"]
@@ -53,7 +54,8 @@ def forward_both(model: Classifier, batch: Batch, bn_mode: BatchNormMode) -> tup
     joint: of both together, in one pass, as the released code does; id_only: of the labelled images, the wild ones see
     the running statistics; frozen: nobody's, the running statistics stay as they were.
     """
-    assert batch.wild is not None
+    if batch.wild is None:
+        raise UserError('batch.wild is None; add needs = frozenset({"wild"}) to the trainer')
     if bn_mode == "id_only":
         logits = model(batch.x)
         with frozen_batch_norm(model):

@@ -155,4 +155,4 @@ def _families() -> list[Path]:
 
 def _is_made(card: Card) -> bool:
     """Whether a data set is made here from another, so that its content is this code."""
-    return card.settings.get("made_from") is not None
+    return card.made_from is not None

@@ -4,25 +4,28 @@ A file in `methods/` holds one subclass of either. Fields are hyperparameters: p
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from functools import wraps
 from typing import ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor
 
-from oodbench.data import Batch, Data
+from oodbench.data import Batch, Data, check_environments
 from oodbench.networks import Classifier
 from oodbench.outputs import Outputs
 from oodbench.training import Loop
 
-__all__ = ["Batch", "Classifier", "Data", "Loop", "Outputs", "Scorer", "Trainer"]
+__all__ = ["Batch", "Classifier", "Data", "DomainTrainer", "Loop", "Outputs", "Scorer", "Trainer"]
 
 
 @dataclass
 class Trainer:
     """How the classifier learns. Override `loss`, or `train` for more than one loss after another."""
 
-    needs: ClassVar[frozenset[str]] = frozenset()  # of "wild", "environments"
+    display: ClassVar[str | None] = None  # how tables print it; else the class's name, or the file's
+    group: ClassVar[str | None] = None  # of a table's rows; else one of the paper's three
+    needs: ClassVar[frozenset[str]] = frozenset()  # of "wild", "environments"; to come: "views", "outliers"
     starts_from: ClassVar[str | None] = None  # the trainer whose weights this one fine-tunes
     scorer: ClassVar[str] = "energy"  # unless the user names another
     # What `--draws` draws a hyperparameter from: U(a,b) is uniform; 10**U(a,b) and 2**U(a,b) are powers of it; `int`
@@ -51,11 +54,59 @@ class Trainer:
 
 
 @dataclass
+class DomainTrainer(Trainer):
+    """Compares environments: a batch holds equally many rows of each, one environment after the other.
+
+    Override `loss_across`, or `train_across` for more than a loss.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"environments"})
+    rows: ClassVar[int] = 1  # of each environment that a step needs at least
+
+    _: KW_ONLY
+    environments: str = "native"  # or random:k, augment: made from the labelled images
+
+    def __post_init__(self) -> None:
+        check_environments(self.environments, self.name)
+
+    @property
+    def name(self) -> str:
+        """On the command line: that of the file."""
+        return type(self).__module__.split(".")[-1].removeprefix("oodbench_plugin_").replace("_", "-")
+
+    def loss_across(self, model: Classifier, batch: Batch, count: int, loop: Loop) -> Tensor:
+        """The loss of one batch of `count` environments."""
+        return self.loss(model, batch)
+
+    def train_across(self, model: Classifier, data: Data, count: int, loop: Loop) -> None:
+        """Change the model's weights in place; `data` is in `count` environments."""
+
+        @wraps(self.loss_across)  # so that an error names its line
+        def loss(model: Classifier, batch: Batch) -> Tensor:
+            return self.loss_across(model, batch, count, loop)
+
+        for _ in loop.epochs(model, data, loss):
+            pass
+
+    def train(self, model: Classifier, data: Data, loop: Loop) -> None:
+        data, count = loop.in_environments(data, self.environments, self.rows)
+        self.train_across(model, data, count, loop)
+
+
+@dataclass
 class Scorer(ABC):
     """One number per row, higher where the input looks more OOD."""
 
-    def fit(self, train: Outputs) -> None:  # noqa: B027  (most scorers have nothing to fit)
-        """Look once at the outputs and labels of the labelled training images."""
+    display: ClassVar[str | None] = None  # as of a trainer
+    group: ClassVar[str | None] = None
+    # Of "validation", "nonnegative-features"; to come: "feature-maps", "ood-head".
+    needs: ClassVar[frozenset[str]] = frozenset()
+
+    def fit(self, train: Outputs, validation: Outputs | None = None) -> None:  # noqa: B027  (most have nothing to fit)
+        """Look once at the outputs and labels of the labelled training images, and of ID validation images if needed.
+
+        What does not need these may leave them out: fit(self, train).
+        """
 
     @abstractmethod
     def score(self, out: Outputs) -> Tensor:

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from oodbench import model_selection, search, splits
+from oodbench.cards import NEEDS, NOT_YET, catalogue
 from oodbench.cells import Cell, Training
 from oodbench.errors import UserError
 from oodbench.model_selection import LEAVE_ONE_OUT, ORACLE, TRAINING_DOMAIN
-from oodbench.registry import DEFAULT_TRAINER, MethodSpec, Part, Registry, distributions
+from oodbench.registry import DEFAULT_TRAINER, Component, MethodSpec, Registry, distributions
 from oodbench.results import ComponentRun, Result
 from oodbench.search import Distribution
-from oodbench.suite import SECTIONS, Setting, Suite
+from oodbench.suite import NONE, SECTIONS, Setting, Suite
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,8 @@ def make(
         reason = _misfit(paired, spec, [*chosen, *pairs])
         if reason is not None:
             if spec.name in by_name:
-                raise UserError(f"the method '{spec.name}' {reason}; leave it out or choose another suite")
+                elsewhere = "" if spec.needs & NOT_YET else " or choose another suite"
+                raise UserError(f"the method '{spec.name}' {reason}; leave it out{elsewhere}")
             left_out[spec.name] = reason
             specs.remove(spec)
     fixed = {_target(assignment) for assignment in assignments} | set(swept.set if swept is not None else ())
@@ -152,9 +154,18 @@ def _training_domains(suite: Suite, setting: Setting) -> list[str]:
 
 def _misfit(suite: Suite, spec: MethodSpec, settings: Sequence[Setting]) -> str | None:
     """Why a method cannot be used, if so: it needs what the suite lacks, or more domains than a setting leaves."""
-    missing = spec.needs - suite.provides
+    if spec.needs & NOT_YET:
+        return f"needs {' and '.join(sorted(spec.needs & NOT_YET))}, which this version of oodbench does not provide"
+    missing = (spec.needs & {*NEEDS["Trainer"]}) - suite.provides
     if missing:
         return f"needs {' and '.join(sorted(missing))} data, which the suite '{suite.name}' does not have"
+    if "validation" in spec.needs:
+        for setting in settings:
+            if setting.semantic == NONE:
+                return f"needs validation images, which '{suite.setting_name(setting)}' does not have"
+    network = suite.contents.network.name
+    if "nonnegative-features" in spec.needs and catalogue("networks")[network].nonnegative_features is False:
+        return f"needs nonnegative-features, which the network '{network}' does not give"
     if spec.trainer.values.get("environments") in ("native", "auto") or "environments" in spec.needs:
         for setting in settings:
             left = _training_domains(suite, setting)
@@ -191,7 +202,7 @@ def _choices(values: Mapping[str, Sequence[Any]]) -> list[list[str]]:
 def _training(
     suite: Suite,
     registry: Registry,
-    trainer: Part,
+    trainer: Component,
     setting: Setting,
     seed: int,
     init: Path | None,
@@ -202,7 +213,7 @@ def _training(
         raise UserError(f"'{trainer.card.path}' starts from itself; name another trainer in starts_from")
     base = registry.start_of(trainer.card)
     later = (*later, trainer.card.name)
-    parent = _training(suite, registry, Part(base), setting, seed, init, marks, later) if base else None
+    parent = _training(suite, registry, Component(base), setting, seed, init, marks, later) if base else None
     given = init if trainer.card.name == DEFAULT_TRAINER else None
     training = Training(suite, trainer, seed, setting, parent, given, marks=marks)
     # Weights depend on the setting by the mixture, by what they start from, or by the domain that is held out.
@@ -224,7 +235,7 @@ def cell_of(result: Result, registry: Registry, folder: Path) -> Cell:
     return Cell(setting, dataclasses.replace(method, trainer=trainer, scorer=scorer), training, folder, marks)
 
 
-def _as_ran(part: Part, ran: ComponentRun) -> Part:
+def _as_ran(part: Component, ran: ComponentRun) -> Component:
     """With the values of a run: those that the user set, and those that a search drew."""
     others = {name: value for name, value in ran.values.items() if value != part.values.get(name)}
     drawn = {name: value for name, value in others.items() if name not in ran.changed}

@@ -32,7 +32,7 @@ from oodbench.metrics import METRICS, Metric, Scored, fpr95
 from oodbench.results import Result
 from oodbench.schema import Misfit
 from oodbench.seeds import derive
-from oodbench.tables import Cell, Row, Table
+from oodbench.tables import Cell, Table
 
 if TYPE_CHECKING:
     from oodbench.networks import Classifier
@@ -154,8 +154,8 @@ def _table(runs: dict[str, list[Result]], metrics: Sequence[str]) -> Table:
     return tables.build([r for each in runs.values() for r in each], metrics, selection=None)[0]
 
 
-def _name(method: str) -> str:
-    return Row(method, "", []).name
+def _name(result: Result) -> str:
+    return tables.printed_name(result.method, tables.display_of(result))
 
 
 def _percent(cells: Sequence[Cell]) -> tuple[list[float], list[float]]:
@@ -368,7 +368,7 @@ def _energies(study: Study, methods: Sequence[str], compared: Sequence[str]) -> 
             "offset points", ha=side, va="top", fontsize=6.5,
         )  # fmt: skip
         missed = fpr95(parts["id"].scores, parts["semantic"].scores)
-        axes.set_title(f"{_name(result.method)}: FPR {100 * missed:.1f} %")
+        axes.set_title(f"{_name(result)}: FPR {100 * missed:.1f} %")
         axes.set_xlabel(f"{scorer or 'score'} (higher: more OOD)")
     for axes, height in zip(panels, highest, strict=True):
         axes.set_ylim(0, 1.2 * (max(highest) if comparable else height))
@@ -426,7 +426,7 @@ def _features(study: Study, methods: Sequence[str], compared: Sequence[str]) -> 
             x, y = plane[belongs == split].T
             axes.plot(x, y, marker, color=colour, fillstyle="none", markersize=2.6, markeredgewidth=0.6, alpha=0.8,
                       label=TITLES[split])  # fmt: skip
-        axes.set_title(_name(result.method))
+        axes.set_title(_name(result))
         axes.set_xticks([])
         axes.set_yticks([])
         axes.spines[:].set_visible(True)
@@ -511,12 +511,12 @@ def _margin(study: Study, methods: Sequence[str], compared: Sequence[str]) -> Dr
     margin_of = {each[0].method: f"{margin:g}".replace("-", "−") for margin, each in runs.items()}
     table = replace(table, rows=[replace(row, heads=(f"margin {margin_of[row.method]}",)) for row in table.rows])
     rows = {row.method: row for row in table.rows}
-    method, remarks, selections = SWEPT_MARGIN.sub("", sources[0].method), [], []
+    name, remarks, selections = _name(replace(sources[0], method=SWEPT_MARGIN.sub("", sources[0].method))), [], []
     try:
         selections = _recorded_selections(automatic) or _repeated_selections(runs)
     except NotDrawn as reason:
         remarks.append(f"without out%: {reason}")
-    figure = _figure(study, f"{_name(method)}, {_seeds(table)}", 5.0, 4.4 if selections else 3.2)
+    figure = _figure(study, f"{name}, {_seeds(table)}", 5.0, 4.4 if selections else 3.2)
     heights = [2, 1] if selections else [1]
     panels = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False).ravel()
     margins = sorted({*runs, *(m for each in selections for m in each.shares)}, reverse=True)
@@ -529,9 +529,7 @@ def _margin(study: Study, methods: Sequence[str], compared: Sequence[str]) -> Dr
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
     panels[-1].set_xticks(range(len(margins)), [f"{m:g}".replace("-", "−") for m in margins])
     panels[-1].set_xlabel("margin η (not to scale)")
-    caption = (
-        f"Metrics of {_name(method)} against the margin on {study.suite}, setting {study.setting}. {table.seeds_line}"
-    )
+    caption = f"Metrics of {name} against the margin on {study.suite}, setting {study.setting}. {table.seeds_line}"
     if selections:
         _draw_selections(panels[0], panels[1], selections, margins)
         told = ", ".join(f"{each.chosen:g}" for each in selections)

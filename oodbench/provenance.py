@@ -13,7 +13,7 @@ import oodbench
 from oodbench import digests, identity, keys, splits
 from oodbench.cards import PACKAGE, catalogue
 from oodbench.cells import Cell
-from oodbench.registry import MethodSpec, Part
+from oodbench.registry import Component, MethodSpec
 from oodbench.results import ComponentRun, Config, DataRead, MethodRun, PartRead, Search, SetRead
 from oodbench.seeds import derive
 from oodbench.suite import Contents, Source
@@ -47,11 +47,11 @@ def _recorded(contents: Contents) -> Contents:
     return replace(contents, presets={}, sweeps={}, search={})
 
 
-def _component(part: Part) -> ComponentRun:
-    return ComponentRun(part.card.name, part.display, identity.of_card(part.card), part.values, dict(part.changed))
+def _component(part: Component) -> ComponentRun:
+    return ComponentRun(part.card.name, part.card.display, identity.of_card(part.card), part.values, dict(part.changed))
 
 
-def _method(method: MethodSpec, starts_from: list[Part]) -> MethodRun:
+def _method(method: MethodSpec, starts_from: list[Component]) -> MethodRun:
     return MethodRun(
         method.name,
         method.display,

@@ -4,6 +4,7 @@ import importlib.util
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,9 @@ from typing import Any
 from oodbench import identity
 from oodbench.cards import KINDS, Card, command_name, folder, load_class, read_cards
 from oodbench.errors import UserError, unknown
-from oodbench.schema import Misfit, conform, parse
+from oodbench.schema import Misfit, parse
 from oodbench.search import Distribution, Draw, read
 
-NEEDS = ("wild", "environments")
 RESERVED = ("all", "recipe", "id", "splits", "network")  # they mean something else in `--methods` and `--set`
 DEFAULT_TRAINER, DEFAULT_SCORER = "erm", "energy"
 
@@ -38,21 +38,7 @@ class Registry:
             self._add(path, f"oodbench_plugin_{path.stem}")
 
     def _add(self, path: Path, module: str, name: str | None = None, class_name: str | None = None) -> None:
-        cards = [card for card in read_cards(path, module, name) if card.kind in KINDS]
-        cards = [card for card in cards if class_name in (None, "", card.class_name)]
-        if len(cards) != 1:
-            found = "no class" if not cards else " and ".join(card.class_name for card in cards)
-            raise UserError(f"'{path}' defines {found} derived from Trainer or Scorer; a method file defines just one")
-        card = cards[0]
-        if not re.fullmatch(r"\w[\w-]*", card.name) or card.name in RESERVED:
-            raise UserError(f"'{card.name}' cannot name a method: rename '{path}', letters, digits and _ will do")
-        needs = card.settings.get("needs", frozenset())
-        if not isinstance(needs, set | frozenset):
-            raise UserError(f"'{path}': expected needs = frozenset({{...}}) of {' and '.join(NEEDS)}, got {needs!r}")
-        for need in needs - {*NEEDS}:
-            raise UserError(f"'{path}': {unknown('need', str(need), NEEDS)}")
-        if card.kind == "Trainer":
-            distributions(card)
+        card = read_method(path, module, name, class_name)
         if card.name in self.cards:
             other = self.cards[card.name].path
             raise UserError(f"the method name '{card.name}' is taken by '{other}'; rename '{path}'")
@@ -67,10 +53,10 @@ class Registry:
         raise unknown("method", name, self.cards)
 
     def scorer_of(self, trainer: Card) -> Card:
-        return self._named_by(trainer, "scorer", trainer.settings.get("scorer", DEFAULT_SCORER), "Scorer")
+        return self._named_by(trainer, "scorer", trainer.scorer or DEFAULT_SCORER, "Scorer")
 
     def start_of(self, trainer: Card) -> Card | None:
-        name = trainer.settings.get("starts_from")
+        name = trainer.starts_from
         return None if name is None else self._named_by(trainer, "starts_from", name, "Trainer")
 
     def _named_by(self, trainer: Card, key: str, name: str, kind: str) -> Card:
@@ -89,36 +75,55 @@ class Registry:
         cards = [self.card(part) for part in parts] if all(parts) else []
         kinds = [card.kind for card in cards]
         if kinds == ["Trainer"]:
-            return MethodSpec(cards[0].name, Part(cards[0]), Part(self.scorer_of(cards[0])))
+            return MethodSpec(cards[0].name, Component(cards[0]), Component(self.scorer_of(cards[0])))
         if kinds == ["Scorer"]:
-            return MethodSpec(cards[0].name, Part(self.card(DEFAULT_TRAINER)), Part(cards[0]))
+            return MethodSpec(cards[0].name, Component(self.card(DEFAULT_TRAINER)), Component(cards[0]))
         if kinds == ["Trainer", "Scorer"]:
             label = cards[1].name if cards[0].name == DEFAULT_TRAINER else f"{cards[0].name}+{cards[1].name}"
-            return MethodSpec(label, Part(cards[0]), Part(cards[1]))
+            return MethodSpec(label, Component(cards[0]), Component(cards[1]))
         raise UserError(f"'{name}' is not a method; a pair is written trainer+scorer, for example 'mixup+knn'")
 
     def all(self) -> "list[MethodSpec]":
         return [self.method(name) for name in self.cards]
 
 
+def read_method(path: Path, module: str, name: str | None = None, class_name: str | None = None) -> Card:
+    """The card of the one method of a file, or of the class of this name."""
+    cards = [card for card in read_cards(path, module, name) if card.kind in KINDS]
+    cards = [card for card in cards if class_name in (None, "", card.class_name)]
+    if len(cards) != 1:
+        found = "no class" if not cards else " and ".join(card.class_name for card in cards)
+        raise UserError(f"'{path}' defines {found} derived from Trainer or Scorer; a method file defines just one")
+    card = cards[0]
+    if not re.fullmatch(r"\w[\w-]*", card.name) or card.name in RESERVED:
+        raise UserError(f"'{card.name}' cannot name a method: rename '{path}', letters, digits and _ will do")
+    if card.kind == "Trainer":
+        distributions(card)
+    return card
+
+
+@cache
+def display_names() -> dict[str, str]:
+    """How the methods of oodbench itself are printed, by name."""
+    return {name: card.display for name, card in Registry().cards.items() if card.is_ours}
+
+
 def distributions(trainer: Card) -> dict[str, Distribution]:
     """What a random search draws a trainer's hyperparameters from, by TRAINER.NAME."""
     found = {}
     try:
-        texts = conform(trainer.settings.get("search", {}), dict[str, str], ("search",))
-        for name, text in texts.items():
+        for name, text in trainer.search.items():
             place = ("search", name)
-            if name in trainer.parameters:
-                found[f"{trainer.name}.{name}"] = read(text, trainer.parameters[name].type, place)
-            elif name not in trainer.settings:  # which a trainer that derives from another may fix
+            if name not in trainer.parameters:
                 raise Misfit(place, str(unknown(f"hyperparameter of {trainer.name}", name, trainer.parameters)))
+            found[f"{trainer.name}.{name}"] = read(text, trainer.parameters[name].type, place)
     except Misfit as error:
         raise UserError(f"'{trainer.path}': {error}") from None
     return found
 
 
 @dataclass(frozen=True)
-class Part:
+class Component:
     """A trainer or a scorer with its hyperparameters."""
 
     card: Card
@@ -133,18 +138,13 @@ class Part:
     def label(self) -> str:
         return ",".join([self.card.name, *(f"{key}={_short(value)}" for key, value in sorted(self.changed.items()))])
 
-    @property
-    def display(self) -> str:
-        """As its author spells it."""
-        return str(self.card.settings.get("display") or self.card.name)
-
-    def with_value(self, name: str, text: str) -> "Part":
+    def with_value(self, name: str, text: str) -> "Component":
         if name not in self.card.parameters:
             raise unknown(f"hyperparameter of {self.card.name}", name, self.card.parameters)
         parameter = self.card.parameters[name]
         value = parse(text, parameter.type, (self.card.name, name))
         changed = {k: v for k, v in self.changed.items() if k != name}
-        return Part(self.card, changed if value == parameter.default else {**changed, name: value})
+        return Component(self.card, changed if value == parameter.default else {**changed, name: value})
 
     def identity(self) -> dict[str, Any]:
         """What a result depends on: the code and every value, defaults included."""
@@ -169,50 +169,52 @@ class MethodSpec:
     """A trainer and a scorer under the name the user gave them."""
 
     name: str
-    trainer: Part
-    scorer: Part
+    trainer: Component
+    scorer: Component
 
     @property
     def label(self) -> str:
         """The name with every changed hyperparameter, as folders and tables show it."""
         words = [self.name]
-        for part in (self.trainer, self.scorer):
-            prefix = "" if part.card.name == self.name else f"{part.card.name}."
-            words += [f"{prefix}{key}={_short(value)}" for key, value in sorted(part.changed.items())]
+        for each in (self.trainer, self.scorer):
+            prefix = "" if each.card.name == self.name else f"{each.card.name}."
+            words += [f"{prefix}{key}={_short(value)}" for key, value in sorted(each.changed.items())]
         return ",".join(words)
 
     @property
-    def display(self) -> str:
-        """As the authors of its components spell it."""
-        parts = (self.trainer, self.scorer) if "+" in self.name else (self.own,)
-        return " + ".join(part.display for part in parts)
-
-    @property
-    def own(self) -> "Part":
-        """The component that the method is named after."""
-        return self.scorer if self.scorer.card.name == self.name else self.trainer
-
-    @property
     def needs(self) -> frozenset[str]:
-        needs = frozenset(self.trainer.card.settings.get("needs", frozenset()))
+        needs = self.trainer.card.needs | self.scorer.card.needs
         made = self.trainer.values.get("environments", "native") != "native"  # from the labelled images themselves
         return needs - {"environments"} if made else needs
 
     @property
+    def own(self) -> Card:
+        """The card of what the method is named after; of a pair, the trainer's."""
+        return self.scorer.card if self.scorer.card.name == self.name else self.trainer.card
+
+    @property
+    def display(self) -> str:
+        """The name as its authors spell it, without changed hyperparameters: Mixup + KNN."""
+        spelled = {each.card.name: each.card.display for each in (self.trainer, self.scorer)}
+        return " + ".join(spelled[name] for name in self.name.split("+"))
+
+    @property
     def group(self) -> str:
-        """The paper's three groups of rows."""
+        """Of a table's rows: what the method says, or one of the paper's three."""
+        if self.own.group is not None:
+            return self.own.group
         if "wild" in self.needs:
             return "Learning with wild data"
         if self.trainer.card.name == DEFAULT_TRAINER and self.name != DEFAULT_TRAINER:
             return "OOD detection"
         return "OOD generalization"
 
-    def with_value(self, part: str, key: str, text: str) -> "MethodSpec":
-        """This method with one hyperparameter of its trainer or scorer changed; itself if it has no such part."""
+    def with_value(self, component: str, key: str, text: str) -> "MethodSpec":
+        """This method with one hyperparameter of its trainer or scorer changed; itself if it has none of that name."""
         trainer, scorer = self.trainer, self.scorer
-        if trainer.card.name == part:
+        if trainer.card.name == component:
             trainer = trainer.with_value(key, text)
-        if scorer.card.name == part:
+        if scorer.card.name == component:
             scorer = scorer.with_value(key, text)
         return MethodSpec(self.name, trainer, scorer)
 

@@ -2,7 +2,6 @@
 
 import os
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
@@ -21,13 +20,13 @@ from oodbench.cells import Cell, Training
 from oodbench.checkpoints import describe, read_weights
 from oodbench.data import Data, Split, WildMixture, as_rows
 from oodbench.errors import UserError
-from oodbench.evaluation import TEST_SPLITS, Evaluation
-from oodbench.files import CannotWrite, claim, write_atomically
+from oodbench.evaluation import TEST_SPLITS, Evaluation, rehearse
+from oodbench.files import claim, write_atomically
 from oodbench.method import Trainer
 from oodbench.metrics import Scored
+from oodbench.mistakes import in_words, users_mistakes
 from oodbench.networks import Classifier, Network
 from oodbench.plan import Plan
-from oodbench.registry import Part
 from oodbench.results import EpochAccuracies, Result
 from oodbench.seeds import derive
 from oodbench.suite import Setting, Suite
@@ -156,7 +155,9 @@ def check(plan: Plan, device: torch.device) -> None:
         if setting.covariate in plan.suite.contents.covariate:  # its domains and classes; corruptions come when needed
             splits.build(plan.suite, setting, seed)
     if plan.todo:
-        _rehearse(plan, build_model(plan.suite, seed=0))  # which tells what is wrong with its options and weights
+        untrained = build_model(plan.suite, seed=0)  # which tells what is wrong with its options and weights
+        _rehearse(plan, untrained)
+        _rehearse_scorers(plan, untrained, device)
     for training in plan.all_trainings.values():
         if training.init is not None:
             read_weights(build_model(training.suite, training.seed), training.init)
@@ -194,11 +195,8 @@ def _rehearse(plan: Plan, untrained: Classifier) -> None:
             rows = np.union1d(rows, np.unique(parts.labelled.domains, return_index=True)[1])
         data = training_data(training.suite, replace(parts, labelled=parts.labelled.take(rows)), setting=None)
         loop = _Rehearsal(training.recipe, 0, torch.device("cpu"))
-        model = deepcopy(untrained)
         try:
-            for each in training.chain:
-                _extend(model, each, loop.device)
-            training.trainer.make().train(model, data, loop)
+            training.trainer.make().train(_extended(untrained, training, loop.device), data, loop)
         except _Rehearsed:
             continue
         except UserError as error:
@@ -207,6 +205,41 @@ def _rehearse(plan: Plan, untrained: Classifier) -> None:
             if training.trainer.card.is_ours:
                 raise
             continue  # a plugin's mistake fails its cells when their turn comes
+
+
+def _rehearse_scorers(plan: Plan, untrained: Classifier, device: torch.device) -> None:
+    """Let plugins fit and score a few images on the untrained network, rather than fail after a training."""
+    cells = {
+        (cell.method.trainer.label, cell.method.scorer.label): cell
+        for cell in plan.todo
+        if not cell.method.scorer.card.is_ours
+    }
+    for cell in cells.values():
+        scorer, parts = cell.method.scorer, splits.build(cell.suite, cell.setting, cell.seed)
+        try:
+            model = _frozen(_extended(untrained, cell.training, device))
+        except Exception:
+            if cell.method.trainer.card.is_ours:
+                raise
+            continue  # a plugin's mistake fails its cells when their turn comes
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            try:
+                rehearse(scorer, model, parts)
+            except UserError as error:
+                raise UserError(f"'{scorer.card.name}': {error}") from error
+            except Exception as error:
+                words = in_words(scorer.card, error)
+                raise UserError(f"{words}; correct it, or leave out '{cell.method.name}'") from error
+
+
+def _extended(untrained: Classifier, training: Training, device: torch.device) -> Classifier:
+    """A copy with what a trainer and those it starts from add."""
+    model, chain = deepcopy(untrained).to(device), [training]
+    while chain[0].parent is not None:
+        chain.insert(0, chain[0].parent)
+    for each in chain:
+        _extend(model, each, device)
+    return model
 
 
 def _check_writable(folder: Path) -> None:
@@ -230,26 +263,6 @@ def _threads(suite: Suite, device: torch.device) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-@contextmanager
-def users_mistakes(part: Part) -> Iterator[None]:
-    """What a plugin raises fails its cells, in one line; in our own methods it is a bug and keeps its traceback."""
-    try:
-        yield
-    except (Failed, CannotWrite):
-        raise
-    except UserError as error:
-        raise Failed(str(error)) from error
-    except Exception as error:
-        if "torch.use_deterministic_algorithms(True)" in str(error):
-            operation = str(error).split(" does not have")[0]
-            raise Failed(f"{operation} cannot be repeated to the bit here; leave out --deterministic") from error
-        if part.card.is_ours:
-            raise
-        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == part.card.path]
-        where = f"{part.card.path}:{lines[-1]}" if lines else str(part.card.path)
-        raise Failed(f"{type(error).__name__} at {where}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -286,7 +299,7 @@ class _Run:
                 trained = self.trained(training, cells[0].setting)
         except Failed as failure:
             for cell in cells:
-                self._store(cell, failure=str(failure))
+                self._store(cell, failure=failure)
             return
         kept = self._kept(training, trained.model) if self.options.keep_outputs else None
         evaluation = Evaluation(trained.model, self.parts(cells[0].setting, training.seed).labelled, kept)
@@ -295,7 +308,7 @@ class _Run:
                 with users_mistakes(cell.method.scorer), precision.only_warned():
                     scored, seconds = evaluation.score(cell.method.scorer, self.parts(cell.setting, cell.seed))
             except Failed as failure:
-                self._store(cell, trained, failure=str(failure))
+                self._store(cell, trained, failure=failure)
             else:
                 self._store(cell, trained, scored, {"train": trained.seconds, **seconds})
 
@@ -351,9 +364,11 @@ class _Run:
         if training.parent is not None:
             with claim(self.file(training.parent, "lock"), wait=True):
                 try:
-                    parent = self.trained(training.parent, setting)
+                    with users_mistakes(training.parent.trainer):
+                        parent = self.trained(training.parent, setting)
                 except Failed as failure:
-                    raise Failed(f"'{training.parent.trainer.card.name}', which it starts from: {failure}") from None
+                    name = training.parent.trainer.card.name
+                    raise Failed(f"'{name}', which it starts from: {failure}") from failure
             model.load_state_dict(parent.model.state_dict())
         trainer: Trainer = training.trainer.make()
         mixture = setting if training.reads_wild else None
@@ -387,7 +402,7 @@ class _Run:
         trained: _Trained | None = None,
         scored: dict[str, Scored] | None = None,
         seconds: dict[str, float] | None = None,
-        failure: str | None = None,
+        failure: Failed | None = None,
     ) -> None:
         result = Result(
             suite=cell.suite.name,
@@ -396,8 +411,8 @@ class _Run:
             method=cell.method.label,
             seed=cell.seed,
             status="ok" if failure is None else "failed",
-            error=failure,
-            traceback=None,
+            error=None if failure is None else str(failure),
+            traceback=None if failure is None else failure.traceback,
             metrics=metrics.evaluate(**scored) if scored else {},
             metrics_version=identity.version_of("metrics"),
             key=cell.key,

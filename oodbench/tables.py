@@ -16,17 +16,17 @@ from oodbench import model_selection
 from oodbench.errors import UserError, unknown
 from oodbench.metrics import METRICS, Metric
 from oodbench.reference import Number
+from oodbench.registry import display_names
 from oodbench.results import Result
 
 GROUPS = ("OOD detection", "OOD generalization", "Learning with wild data")
-# The paper's rows, in its order and under its names.
-NAMES = {
-    "msp": "MSP", "odin": "ODIN", "energy": "Energy", "mahalanobis": "Mahalanobis", "vim": "ViM", "knn": "KNN",
-    "erm": "ERM", "mixup": "Mixup", "irm": "IRM", "vrex": "VREx",
-    "groupdro": "GroupDRO", "i-mixup": "I-Mixup", "mldg": "MLDG", "coral": "CORAL", "mmd": "MMD", "dann": "DANN",
-    "cdann": "CDANN", "mtl": "MTL", "sagnet": "SagNet", "arm": "ARM", "rsc": "RSC",
-    "oe": "OE", "energy-oe": "Energy (w. outlier)", "woods": "WOODS", "scone": "SCONE", "bn-adapt": "BN-adapt",
-}  # fmt: skip
+# The paper's rows in its order; other methods come after them, by name.
+ORDER = (
+    "msp", "odin", "energy", "mahalanobis", "vim", "knn",
+    "erm", "mixup", "irm", "vrex",
+    "groupdro", "i-mixup", "mldg", "coral", "mmd", "dann", "cdann", "mtl", "sagnet", "arm", "rsc",
+    "oe", "energy-oe", "woods", "scone", "bn-adapt",
+)  # fmt: skip
 DEFAULT_METRICS = ("covariate_acc", "id_acc", "fpr95", "auroc")
 SELF_EXPLANATORY = ("id_acc", "auroc")
 AVERAGE = "Average"  # a column over held-out domains
@@ -86,13 +86,11 @@ class Row:
     group: str
     cells: list[Cell]  # every metric of the first setting, then of the second, ...
     heads: tuple[str, ...] = ()  # the name of the method unless given
+    display: str = ""  # the method's name as its authors spell it, where the results say so
 
     @property
     def name(self) -> str:
-        """`mixup+knn,knn.k=5` as the paper would write it: Mixup + KNN (knn.k=5)."""
-        method, _, changed = self.method.partition(",")
-        name = " + ".join(NAMES.get(part, part) for part in method.split("+"))
-        return f"{name} ({changed.replace(',', ', ')})" if changed else name
+        return printed_name(self.method, self.display)
 
     @cached_property
     def lines(self) -> list[Line]:
@@ -109,6 +107,18 @@ class Row:
 
     def _below(self, label: str, figures: list[Figure]) -> Line:
         return Line((*[""] * (len(self.heads) - 1), label), figures, False)
+
+
+def printed_name(method: str, display: str = "") -> str:
+    """`mixup+knn,knn.k=5` as the paper would write it: Mixup + KNN (knn.k=5)."""
+    method, _, changed = method.partition(",")
+    name = display or " + ".join(display_names().get(part, part) for part in method.split("+"))
+    return f"{name} ({changed.replace(',', ', ')})" if changed else name
+
+
+def display_of(result: Result) -> str:
+    """The name as its author spells it, on one line."""
+    return plain(result.config.method.display)
 
 
 def _reported_figure(number: Number | None) -> Figure:
@@ -236,10 +246,12 @@ def by_suite(results: list[Result]) -> dict[str, list[Result]]:
 def _table(suite: str, results: list[Result], metrics: list[Metric], seeds: int | None) -> Table:
     runs: dict[tuple[str, str], list[Result]] = {}
     groups: dict[str, str] = {}
+    displays: dict[str, str] = {}
     order: list[str] = []
     for result in results:
         runs.setdefault((result.method, result.setting), []).append(result)
         groups[result.method] = result.group
+        displays[result.method] = display_of(result)
         order = result.settings_order
     recorded = {name for result in results for name in result.metrics}
     metrics = [metric for metric in metrics if metric.name in recorded] or metrics  # without a semantic set, accuracies
@@ -252,7 +264,10 @@ def _table(suite: str, results: list[Result], metrics: list[Metric], seeds: int 
         for method, cells in zip(methods, grid, strict=True):
             cells += _averages([runs.get((method, s), []) for s in settings], metrics, seeds)
     mark_best(grid, metrics * len(titles))
-    rows = [Row(method, groups[method], cells) for method, cells in zip(methods, grid, strict=True)]
+    rows = [
+        Row(method, groups[method], cells, display=displays[method])
+        for method, cells in zip(methods, grid, strict=True)
+    ]
     return Table(suite, titles, metrics, rows)
 
 
@@ -278,7 +293,7 @@ def _position(name: str, names: Sequence[str]) -> int:
 
 
 def _rank(method: str) -> int:
-    return _position(re.split("[,+]", method)[0], list(NAMES))
+    return _position(re.split("[,+]", method)[0], ORDER)
 
 
 @dataclass(frozen=True)

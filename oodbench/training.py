@@ -5,6 +5,7 @@ optimiser's state and the log, and a training that resumes from one ends with th
 """
 
 import time
+import traceback
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from oodbench.data import Batch, Data
-from oodbench.errors import UserError
+from oodbench.errors import UserError, place_of
 from oodbench.files import write_atomically
 from oodbench.networks import Classifier
 from oodbench.recipe import Recipe
@@ -35,6 +36,11 @@ class Stateful(Protocol):
 
 class Failed(Exception):
     """A cell that cannot be finished, for example because its loss is no longer a number; others go on."""
+
+    @property
+    def traceback(self) -> str:
+        """For the author of the method: the message itself says in one line what happened."""
+        return "".join(traceback.format_exception(self))
 
 
 @dataclass(frozen=True)
@@ -107,7 +113,10 @@ class Loop:
         self._optimizer = optimizer = self.optimizer(groups)
 
         def step(batch: Batch) -> Tensor:
-            value = loss(model, batch)
+            value = _one_number(loss(model, batch), loss)
+            if not value.requires_grad:
+                advice = "compute it from model(batch.x), without no_grad or detach"
+                raise UserError(f"{place_of(loss)}: the loss has no gradient; {advice}")
             optimizer.zero_grad(set_to_none=True)
             value.backward()
             optimizer.step()
@@ -186,7 +195,7 @@ class Loop:
             for i, batch in enumerate(batches):
                 self.step, self.first_of_epoch = epoch * self._steps + i, i == 0
                 self._set_rates()
-                losses[i] = step(batch).detach()
+                losses[i] = _one_number(step(batch), step).detach()
                 clock.tick(epoch + (i + 1) / self._steps, len(batch) + (0 if batch.wild is None else len(batch.wild)))
             _refuse_nan(losses, epoch * self._steps, self.log)
             loss = losses.mean().item()
@@ -223,6 +232,16 @@ class Loop:
         for optimizer, lr in self._optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = replace(self.recipe, lr=lr).rate(self.step, self.steps_in_all)
+
+
+def _one_number(value: Any, function: Callable[..., Any]) -> Tensor:
+    if not isinstance(value, Tensor):
+        kind = type(value).__name__
+        raise UserError(f"{place_of(function)}: the loss is a {kind}, not a tensor; return it as torch computes it")
+    if value.numel() != 1:
+        shape = tuple(value.shape)
+        raise UserError(f"{place_of(function)}: the loss has the shape {shape}, not one number; return its mean()")
+    return value
 
 
 def observed_epochs(epochs: int) -> set[int]:

@@ -3,14 +3,21 @@
 from dataclasses import replace
 
 from oodbench import suite as suites
+from oodbench.registry import Registry
 from oodbench.results import ComponentRun, Config, DataRead, MethodRun, Result
 from oodbench.suite import Setting
 
+CARDS = Registry().cards
 GROUP = "Learning with wild data"
 
 
+def spelled(method):
+    """As the method's files spell it, if there is such a method."""
+    return " + ".join(CARDS[name].display if name in CARDS else name for name in method.split("+"))
+
+
 def component(name, values=None, changed=None):
-    return ComponentRun(name, name, f"{name}@1", values or {}, changed or {})
+    return ComponentRun(name, spelled(name), f"{name}@1", values or {}, changed or {})
 
 
 def config(suite="digits-c", setting=None, method="scone", display=None, group=GROUP, values=None, contents=None):
@@ -19,7 +26,7 @@ def config(suite="digits-c", setting=None, method="scone", display=None, group=G
     first = suites.Suite(suite, None, None, contents).settings[0]
     ran = Setting(**{**vars(first), **(setting or {})})
     name = method.partition(",")[0]
-    made = MethodRun(name, display or name, group, component(name, values), component("energy"))
+    made = MethodRun(name, display or spelled(name), group, component(name, values), component("energy"))
     return Config(contents, ran, made, contents.recipes.scratch, code={}, threads=1)
 
 

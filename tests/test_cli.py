@@ -405,7 +405,7 @@ def test_text_of_a_hyperparameter_cannot_leave_the_results_folder(tmp_path):
     out = assert_done(smoke(tmp_path / "results", "named", "--plugin", plugin, "--set", f"named.text={text}"))
     assert f"named,text={text} / seed 0: OOD Acc. " in out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["named.py", "results"]
-    assert f"named (text={text})" in assert_done(oodbench("table", tmp_path / "results"))
+    assert f"Named (text={text})" in assert_done(oodbench("table", tmp_path / "results"))
 
 
 def test_a_results_folder_that_cannot_be_written_is_refused_before_anything_trains(tmp_path):

@@ -11,20 +11,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 import torch
-from test_method_contract import AWAY as DEVICE
-from test_method_contract import (
-    SCORERS,
-    TRAINERS,
-    AwayTensor,
-    Toy,
-    _Literals,
-    _Operators,
-    cases,
-    fitted,
-    make,
-    moved,
-    scores_of,
-)
+from test_method_contract import SCORERS, TRAINERS, cases, fitted, make
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -32,6 +19,10 @@ from oodbench.cards import PACKAGE, folder
 from oodbench.data import Data, Split, Streamed
 from oodbench.method import Loop, Trainer
 from oodbench.recipe import Recipe
+from oodbench.scorer_rules import moved, scores_of
+from oodbench.simulated_device import AWAY as DEVICE
+from oodbench.simulated_device import AwayTensor, Literals, Operators
+from oodbench.toy_problem import toy
 
 CPU = torch.device("cpu")
 ROOM = 2**30  # bytes
@@ -86,13 +77,9 @@ class _NoInferenceMode(TorchFunctionMode):
 
 @pytest.fixture
 def watch():
-    with _NoInferenceMode(), _Literals(), _Operators(), Watch() as watching:
+    toy()  # made before, as it is
+    with _NoInferenceMode(), Literals(), Operators(), Watch() as watching:
         yield watching
-
-
-@pytest.fixture(scope="module")
-def toy(toy_data, new_model, toy_weights):
-    return Toy(toy_data, new_model, toy_weights)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,11 +99,11 @@ class WatchedData(Data):
             self.watch.on = False
 
 
-def train(toy, name, trainer, watch):
+def train(trainer, watch):
     """Two steps with network and data on the watched device."""
-    data = WatchedData(**vars(toy.data_for(trainer).on(DEVICE, ROOM)), watch=watch)
-    model = toy.start(name, trainer).to(DEVICE)
-    trainer.train(model, data, Loop(toy.recipe(name, epochs=1, batch_size=100, augment="crop-flip"), 0, DEVICE))
+    data = WatchedData(**vars(toy().data_for(trainer).on(DEVICE, ROOM)), watch=watch)
+    model = toy().start(trainer).to(DEVICE)
+    trainer.train(model, data, Loop(toy().recipe(trainer, epochs=1, batch_size=100, augment="crop-flip"), 0, DEVICE))
     return model
 
 
@@ -132,11 +119,11 @@ WAITS = {
 
 
 @pytest.mark.parametrize(("name", "values"), list(cases(TRAINERS, only_modes=True)))
-def test_a_training_step_stays_on_its_device_and_waits_for_nothing(name, values, toy, watch, request):
+def test_a_training_step_stays_on_its_device_and_waits_for_nothing(name, values, watch, request):
     trainer = make(name, values)
     if trainer.runs > 1:
         pytest.skip("the same steps several times")
-    model = train(toy, name, trainer, watch)
+    model = train(trainer, watch)
     assert all(isinstance(p, AwayTensor) for p in model.parameters())
     case = request.node.callspec.id
     assert watch.waits == (WAITS.get(case) or WAITS.get(name) or ("", set()))[1]
@@ -164,17 +151,17 @@ class Homesick(Trainer):
         return model(batch.x).cpu().square().mean()
 
 
-def test_a_trainer_that_forgets_the_device_is_caught(toy, watch):
+def test_a_trainer_that_forgets_the_device_is_caught(watch):
     with pytest.raises(RuntimeError, match="tensors on meta and on cpu"):
-        train(toy, "erm", Careless(), watch)
+        train(Careless(), watch)
 
 
 @pytest.mark.parametrize(
     ("trainer", "waits"),
     [(Curious(), {"reads by _local_scalar_dense", "reads by index"}), (Homesick(), {"reads by _to_copy"})],
 )
-def test_a_trainer_that_waits_for_the_device_is_caught(trainer, waits, toy, watch):
-    train(toy, "erm", trainer, watch)
+def test_a_trainer_that_waits_for_the_device_is_caught(trainer, waits, watch):
+    train(trainer, watch)
     assert waits <= watch.waits
 
 
@@ -264,10 +251,9 @@ ON_THE_CPU = {
     "data._resized_crops": "made with the draws beside it, then sent",
     "data._erased": "made with the draws beside it, then sent",
     "mixup.Mixup.loss": "drawn on the CPU, then sent",
-    "i_mixup.IMixup.train": "of the distribution that the CPU draws from",
-    "i_mixup.IMixup.train.loss": "drawn on the CPU, then sent",
+    "i_mixup.IMixup.loss_across": "drawn on the CPU, then sent",
     "mldg.MLDG.draw": "numbers that the CPU needs",
-    "mtl.MTL.train.loss": "drawn on the CPU, then sent",
+    "mtl.MTL.train_across.loss": "drawn on the CPU, then sent",
     "sagnet.style_randomised": "drawn on the CPU, then sent",
     "sagnet.content_randomised": "drawn on the CPU, then sent",
 }

@@ -149,7 +149,7 @@ def test_a_result_carries_accuracies_of_every_domain_at_every_checkpoint(results
     for result in results:
         held_out = result.config.setting.covariate
         told = result.domain_accuracies
-        assert [each["epoch"] for each in told] == [0, 1, 2] and told[0]["step"] * 3 == told[2]["step"]
+        assert [each.epoch for each in told] == [0, 1, 2] and told[0].step * 3 == told[2].step
         for each in told:
             assert set(each.validation) == {"plus90", "plus80", "minus90"} and set(each.test) == {held_out}
         assert told[-1].test[held_out] == result.metrics["covariate_acc"]
@@ -230,7 +230,7 @@ def test_wild_methods_have_checkpoints_beside_a_semantic_set(domains):
     (result,) = read_folder(folder)[0]
     told = result.domain_accuracies
     assert len(told) == 3 and told[-1].test["turn30"] == result.metrics["covariate_acc"]
-    assert result.data.parts["covariate"]["rows"] == 15 and result.data["parts"]["id"]["rows"] == 75  # 30 %
+    assert result.data.parts["covariate"].rows == 15 and result.data.parts["id"].rows == 75  # 30 %
     assert_refused(
         run(folder, *more, "--covariate", "minus90"),
         "images of 3 channels cannot become like the ID images of 2; choose another set",

@@ -738,8 +738,8 @@ GRAMMAR = rf"{UNIFORM}|(int )?10\*\*{UNIFORM}|int 2\*\*{UNIFORM}|\{{{NUMBER}(,{N
 @pytest.mark.parametrize("name", TRAINERS)
 def test_search_distributions_are_of_hyperparameters_and_told_beside_them(name):
     card = CARDS[name]
-    assert set(card.settings.get("search", {})) <= set(card.parameters)
-    for key, distribution in card.settings.get("search", {}).items():
+    assert set(card.search) <= set(card.parameters)
+    for key, distribution in card.search.items():
         assert re.fullmatch(GRAMMAR, distribution), (key, distribution)
         assert card.parameters[key].comment.endswith(f"search: {distribution.replace('**', '^')}")
 

@@ -50,7 +50,7 @@ def test_any_folder_serves_as_semantic_and_as_covariate_set(tmp_path):
         assert result.data.sets.keys() == {"digits", "folder:odd", "folder:shifted"}
         assert result.data.sets["folder:odd"].source == "a folder of images"
         assert result.data.parts["semantic"].origin == "folder:odd"
-        assert result.data["parts"]["covariate"]["origin"] == "folder:shifted"
+        assert result.data.parts["covariate"].origin == "folder:shifted"
         assert str(tmp_path) not in result.path.read_text()
     assert "nothing to do" in assert_done(smoke(tmp_path / "results", "msp,scone", *both))
 

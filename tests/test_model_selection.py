@@ -256,7 +256,7 @@ def test_the_command_line_selects_and_refuses(folder):
 
 
 def test_a_selection_from_nothing_is_told(tmp_path):
-    write(replace(SINGLES[0], notes={}), tmp_path / "a.json", {}, [])
+    write(replace(SINGLES[0], domain_accuracies=[]), tmp_path / "a.json", {}, [])
     outcome = oodbench("table", tmp_path, "--selection", "oracle")
     assert outcome.status == 0 and "22.00" in outcome.out
     assert outcome.err == "oodbench: no result here has epochs to select from; --selection changes nothing\n"

@@ -43,6 +43,15 @@ def test_channels_last_changes_the_speed_and_not_the_features(name, channels):
     assert torch.allclose(logits, plain @ model.head.weight.T + model.head.bias, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", catalogue("networks"))
+def test_a_network_that_says_its_features_are_never_negative_keeps_its_word(name):
+    said, model = catalogue("networks")[name].nonnegative_features, classifier(name, **SMALL.get(name, {})).eval()
+    assert said == type(network(name)).nonnegative_features
+    with torch.no_grad():
+        negative = (model.features(images()) < 0).float().mean()
+    assert said is None or (negative == 0 if said else negative > 0.01)
+
+
 def test_a_body_is_given_its_images_channels_last():
     seen = []
 

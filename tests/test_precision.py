@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from command_line import SUITE_FILE, assert_done, assert_refused, oodbench, smoke
-from test_method_contract import SCORERS, Toy, fitted, make, scores_of
+from test_method_contract import SCORERS, fitted, make
 
 from oodbench import plan as planning
 from oodbench import precision
@@ -17,6 +17,8 @@ from oodbench.networks import Classifier
 from oodbench.outputs import forward
 from oodbench.precision import Bfloat16Classifier
 from oodbench.registry import Registry
+from oodbench.scorer_rules import scores_of
+from oodbench.toy_problem import Toy
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -63,9 +65,9 @@ def test_gradients_of_bfloat16_arrive_in_float32_and_point_the_same_way(new_mode
     ("name", "values"), [("erm", {}), ("mldg", {}), ("dann", {"grad_penalty": 1.0}), ("scone", {})]
 )
 def test_a_bfloat16_network_learns_in_float32_weights(name, values, toy):
-    trainer, model = make(name, values), toy.start(name)
+    trainer, model = make(name, values), toy.start(make(name, values))
     before = [p.clone() for p in model.state_dict().values()]
-    loop = Loop(toy.recipe(name, epochs=1, batch_size=100), 0, CPU)
+    loop = Loop(toy.recipe(trainer, epochs=1, batch_size=100), 0, CPU)
     torch.manual_seed(0)
     trainer.train(model, toy.data_for(trainer), loop)
     after = model.state_dict().values()

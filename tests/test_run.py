@@ -257,7 +257,7 @@ class Deadly(Scorer):
 
     def score(self, out: Outputs):
         armed = Path(__file__).with_name("armed")
-        if armed.exists():
+        if armed.exists() and len(out.logits) > 2:  # not when it is tried on two rows
             armed.unlink()
             os.kill(os.getpid(), signal.SIGKILL)
         return -out.logits.logsumexp(dim=-1)

@@ -128,7 +128,7 @@ def test_every_trainer_of_ours_draws_values_that_it_accepts():
         for number in range(1, 30):
             found = search.draw(distributions(card), 0, number)
             made = spec.at(found).trainer.make()
-            assert {f"{card.name}.{key}": getattr(made, key) for key in card.settings["search"]} == found.values
+            assert {f"{card.name}.{key}": getattr(made, key) for key in card.search} == found.values
 
 
 def test_domainbeds_distributions_are_stated_for_its_suites():
@@ -191,7 +191,7 @@ def test_a_distribution_that_makes_no_sense_is_told_with_its_line(line, message,
 def test_a_distribution_of_a_plugin_that_makes_no_sense_is_told_with_its_file(stated, message, tmp_path):
     path = tmp_path / "smooth.py"
     path.write_text(PLUGIN.replace('{"amount": "10**U(-2,-1)"}', stated).replace("dict[str, str]] =", "object] ="))
-    assert_refused(smoke(tmp_path / "results", "smooth", "--plugin", path), f"'{path}': {message}")
+    assert_refused(smoke(tmp_path / "results", "smooth", "--plugin", path), path, message)
 
 
 def test_a_hyperparameter_that_a_derived_trainer_fixes_is_not_drawn(tmp_path):

@@ -5,8 +5,7 @@ import torch
 
 from oodbench.cards import catalogue, load_class
 from oodbench.networks import Classifier
-from oodbench.registry import Part as Method
-from oodbench.registry import Registry
+from oodbench.registry import Component, Registry
 from oodbench.splits import Part, Parts
 
 CLASSES = 10
@@ -38,9 +37,9 @@ def parts(bank: int, each: int, shape: tuple[int, int, int] = (3, 32, 32)) -> Pa
     return Parts(labelled=images(bank, shape), **found, **tests)
 
 
-def scorers(*names: str) -> list[Method]:
+def scorers(*names: str) -> list[Component]:
     registry = Registry()
-    return [Method(registry.card(name)) for name in names]
+    return [Component(registry.card(name)) for name in names]
 
 
 def plain_pass(model: Classifier, *some: Part, size: int = 32) -> torch.Tensor:

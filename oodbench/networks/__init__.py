@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +39,8 @@ class Classifier(nn.Module):
 @dataclass
 class Network(ABC):
     """A kind of body; its fields are the options a suite file may give."""
+
+    nonnegative_features: ClassVar[bool | None] = None  # whether none is ever negative; None: it depends
 
     @abstractmethod
     def body(self, channels: int) -> tuple[nn.Module, int]:

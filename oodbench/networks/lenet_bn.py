@@ -1,6 +1,7 @@
 """After Y. LeCun et al., Gradient-Based Learning Applied to Document Recognition, 1998, with batch normalisation."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import nn
 
@@ -11,6 +12,8 @@ from oodbench.networks import Network
 @dataclass
 class LeNetBN(Network):
     """Two strided convolutions and a dense layer, with batch normalisation: seconds on MNIST."""
+
+    nonnegative_features: ClassVar[bool | None] = True
 
     width: int = 8  # channels of the first convolution; then twice as many
     features: int = 64

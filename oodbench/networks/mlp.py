@@ -1,6 +1,7 @@
 """A multilayer perceptron, as in the experiments of M. Arjovsky et al., Invariant Risk Minimization, 2019."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import nn
 
@@ -11,6 +12,8 @@ from oodbench.networks import Network
 @dataclass
 class MLP(Network):
     """Two hidden layers on the pixels, Xavier weights, no normalisation."""
+
+    nonnegative_features: ClassVar[bool | None] = True
 
     side: int = 28  # of the images, in pixels
     hidden: int = 390

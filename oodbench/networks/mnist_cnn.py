@@ -1,6 +1,7 @@
 """The network of DomainBed for 28x28 images: I. Gulrajani and D. Lopez-Paz, In Search of Lost Domain Generalization."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import nn
 
@@ -11,6 +12,8 @@ from oodbench.networks import Network
 @dataclass
 class MNISTCNN(Network):
     """Four convolutions, each followed by ReLU and then group normalisation, and the mean over space."""
+
+    nonnegative_features: ClassVar[bool | None] = False  # the last layer normalises
 
     width: int = 64  # channels of the first convolution, a multiple of 8; then twice as many
 

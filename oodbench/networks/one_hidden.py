@@ -1,6 +1,7 @@
 """A head for embedded images (`embed` in a suite file), where the features come from another network."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import nn
 
@@ -11,6 +12,8 @@ from oodbench.networks import Network
 @dataclass
 class OneHidden(Network):
     """One hidden layer on the channels' means over space, no normalisation."""
+
+    nonnegative_features: ClassVar[bool | None] = True
 
     hidden: int = 256
 

@@ -1,6 +1,7 @@
 """A network of seconds for small grey images, with the batch normalisation that the paper's effect needs."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import nn
 
@@ -11,6 +12,8 @@ from oodbench.networks import Network
 @dataclass
 class SmallCNN(Network):
     """Three 3x3 convolutions with batch normalisation, the second with stride 2, averaged over space."""
+
+    nonnegative_features: ClassVar[bool | None] = True
 
     width: int = 16  # channels of the first convolution; then twice and four times as many
 

@@ -5,6 +5,7 @@ Module names are those of the released checkpoints of Outlier Exposure, Energy, 
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -64,6 +65,8 @@ class _Body(nn.Module):
 @dataclass
 class WRN(Network):
     """Wide residual network of a depth and widening factor; WRN-40-2 is the paper's on CIFAR-10."""
+
+    nonnegative_features: ClassVar[bool | None] = True
 
     depth: int = 40
     width: int = 2
