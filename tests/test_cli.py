@@ -185,7 +185,7 @@ def test_help_lists_and_usage_errors_take_well_under_a_second(arguments):
 
 
 WRONG = [
-    (["foo"], "unknown command 'foo'; known: check, data, list, plot, run, show, table"),
+    (["foo"], "unknown command 'foo'; known: check, check-method, data, list, plot, run, show, table"),
     (["rn"], "unknown command 'rn'; did you mean 'run'?"),
     (["--nonsense"], "unrecognized arguments: --nonsense; see 'oodbench --help'"),
     (["run"], "the following arguments are required: --suite; see 'oodbench run --help'"),
