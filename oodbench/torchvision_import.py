@@ -4,8 +4,6 @@ import importlib
 import sys
 from types import ModuleType
 
-import torch
-
 
 def import_with_torchvision(name: str) -> ModuleType:
     """`import name`, also where a CUDA build of torchvision meets a CPU build of torch.
@@ -14,6 +12,8 @@ def import_with_torchvision(name: str) -> ModuleType:
     without an implementation, they let the rest work. Where nothing is missing, nothing is declared: torchvision would
     not load over it.
     """
+    import torch
+
     before = set(sys.modules)
     try:
         return importlib.import_module(name)

@@ -6,8 +6,7 @@ import textwrap
 import pytest
 from command_line import assert_done, assert_refused, oodbench, process, smoke
 
-from oodbench import read_results, tables
-from oodbench import identity
+from oodbench import identity, read_results, tables
 from oodbench.cards import catalogue, folder
 from oodbench.errors import UserError
 from oodbench.registry import Registry
