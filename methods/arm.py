@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oodbench.errors import UserError
-from oodbench.method import Batch, Classifier, Data, DomainTrainer, Loop
+from oodbench import Batch, Classifier, Data, DomainTrainer, Loop, UserError
 
 HIDDEN = 64  # channels inside the context network
 

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from oodbench import Batch, Classifier, Data, Loop, Trainer
 from oodbench.functional import forward_both
-from oodbench.method import Batch, Classifier, Data, Loop, Trainer
 
 
 @dataclass

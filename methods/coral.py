@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from oodbench.errors import UserError
-from oodbench.method import Batch, Classifier, DomainTrainer, Loop
+from oodbench import Batch, Classifier, DomainTrainer, Loop, UserError
 
 
 @dataclass

@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oodbench.errors import UserError
-from oodbench.method import Batch, Classifier, Data, DomainTrainer, Loop
+from oodbench import Batch, Classifier, Data, DomainTrainer, Loop, UserError
 
 
 def mlp(widths: Sequence[int], dropout: float) -> nn.Sequential:

@@ -4,9 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from oodbench import functional
-from oodbench.errors import UserError
-from oodbench.method import Outputs, Scorer
+from oodbench import Outputs, Scorer, UserError, functional
 
 
 @dataclass

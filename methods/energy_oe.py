@@ -7,9 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oodbench.errors import UserError
+from oodbench import Batch, Classifier, Data, Loop, Trainer, UserError
 from oodbench.functional import energy, forward_both
-from oodbench.method import Batch, Classifier, Data, Loop, Trainer
 
 
 @dataclass

@@ -5,7 +5,7 @@ The plain classifier, and the starting point of every method that fine-tunes.
 
 from dataclasses import dataclass
 
-from oodbench.method import Trainer
+from oodbench import Trainer
 
 
 @dataclass

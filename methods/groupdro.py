@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oodbench.errors import UserError
-from oodbench.method import Batch, Classifier, Data, DomainTrainer, Loop
+from oodbench import Batch, Classifier, Data, DomainTrainer, Loop, UserError
 
 
 class GroupWeights(nn.Module):

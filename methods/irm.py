@@ -7,9 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from oodbench.errors import UserError
+from oodbench import Batch, Classifier, DomainTrainer, Loop, UserError
 from oodbench.functional import penalty_weight
-from oodbench.method import Batch, Classifier, DomainTrainer, Loop
 
 
 def scale_gradient(logits: Tensor, y: Tensor) -> Tensor:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from oodbench.errors import UserError
-from oodbench.method import Outputs, Scorer
+from oodbench import Outputs, Scorer, UserError
 
 ROWS, BANK_ROWS = 1024, 8192  # compared at a time: 64 MB of distances, whatever the bank
 

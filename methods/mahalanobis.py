@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from oodbench.errors import UserError
-from oodbench.method import Outputs, Scorer
+from oodbench import Outputs, Scorer, UserError
 
 
 @dataclass

@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from oodbench.errors import UserError
-from oodbench.method import Batch, Classifier, Data, DomainTrainer, Loop
+from oodbench import Batch, Classifier, Data, DomainTrainer, Loop, UserError
 
 
 @dataclass

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from oodbench.method import Outputs, Scorer
+from oodbench import Outputs, Scorer
 
 
 @dataclass

@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from oodbench.errors import UserError
-from oodbench.method import Outputs, Scorer
+from oodbench import Outputs, Scorer, UserError
 
 
 @dataclass

@@ -6,9 +6,8 @@ from typing import ClassVar, Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-from oodbench.errors import UserError
+from oodbench import Batch, Classifier, Trainer, UserError
 from oodbench.functional import forward_both
-from oodbench.method import Batch, Classifier, Trainer
 
 
 @dataclass

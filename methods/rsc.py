@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from oodbench.errors import UserError
-from oodbench.method import Batch, Classifier, Trainer
+from oodbench import Batch, Classifier, Trainer, UserError
 
 
 def top(values: Tensor, share: float) -> Tensor:

@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oodbench.errors import UserError
-from oodbench.method import Batch, Classifier, Data, Loop, Trainer
+from oodbench import Batch, Classifier, Data, Loop, Trainer, UserError
 
 EPSILON = 1e-5
 

@@ -12,11 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oodbench.errors import UserError
+from oodbench import Batch, Classifier, Data, Loop, Trainer, UserError, forward, out_share, select_at_drop
 from oodbench.functional import Constraint, energy, forward_both, gradient_norm
-from oodbench.method import Batch, Classifier, Data, Loop, Trainer
-from oodbench.outputs import forward
-from oodbench.selection import out_share, select_at_drop
 
 GRID = (0.0, -0.1, -0.5, -1.0, -2.0, -10.0, -20.0, -50.0)  # the margins of the paper's appendix
 

@@ -6,9 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from oodbench import functional
-from oodbench.errors import UserError
-from oodbench.method import Outputs, Scorer
+from oodbench import Outputs, Scorer, UserError, functional
 
 
 @dataclass

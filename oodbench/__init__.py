@@ -6,7 +6,7 @@ print(oodbench.table("results"))
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # An installed package holds `methods` and `benchmarks` beside this file; in a checkout they stand one folder up.
 if not (Path(__file__).parent / "methods").is_dir():
@@ -16,16 +16,37 @@ _PUBLIC = {
     "run": "oodbench.api",
     "table": "oodbench.api",
     "read_results": "oodbench.api",
-    "Trainer": "oodbench.method",
-    "DomainTrainer": "oodbench.method",
-    "Scorer": "oodbench.method",
-    "Outputs": "oodbench.method",
-    "Batch": "oodbench.method",
-    "Classifier": "oodbench.method",
-    "Data": "oodbench.method",
-    "Loop": "oodbench.method",
+    "Trainer": "oodbench.learning.method",
+    "DomainTrainer": "oodbench.learning.method",
+    "Scorer": "oodbench.learning.method",
+    "Outputs": "oodbench.learning.method",
+    "Batch": "oodbench.learning.method",
+    "Classifier": "oodbench.learning.method",
+    "Data": "oodbench.learning.method",
+    "Loop": "oodbench.learning.method",
     "UserError": "oodbench.errors",
+    "forward": "oodbench.learning.outputs",
+    "out_share": "oodbench.learning.tuning",
+    "select_at_drop": "oodbench.learning.tuning",
 }
+
+if TYPE_CHECKING:
+    from oodbench.api import read_results as read_results
+    from oodbench.api import run as run
+    from oodbench.api import table as table
+    from oodbench.errors import UserError as UserError
+    from oodbench.learning.method import Batch as Batch
+    from oodbench.learning.method import Classifier as Classifier
+    from oodbench.learning.method import Data as Data
+    from oodbench.learning.method import DomainTrainer as DomainTrainer
+    from oodbench.learning.method import Loop as Loop
+    from oodbench.learning.method import Outputs as Outputs
+    from oodbench.learning.method import Scorer as Scorer
+    from oodbench.learning.method import Trainer as Trainer
+    from oodbench.learning.outputs import forward as forward
+    from oodbench.learning.tuning import out_share as out_share
+    from oodbench.learning.tuning import select_at_drop as select_at_drop
+
 __all__ = ["__version__", *_PUBLIC]
 
 

@@ -4,15 +4,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from oodbench import layouts, render
-from oodbench import plan as planning
-from oodbench import results as ledger
-from oodbench import suite as suites
-from oodbench.model_selection import TRAINING_DOMAIN
-from oodbench.registry import Registry
+from oodbench.config import suite as suites
+from oodbench.config.registry import Registry
+from oodbench.report import layouts, render
+from oodbench.results import result as ledger
+from oodbench.results.selection import TRAINING_DOMAIN
+from oodbench.running import plan as planning
 
 if TYPE_CHECKING:
-    from oodbench.results import Result
+    from oodbench.results.result import Result
 
 
 class _Quiet:
@@ -45,7 +45,7 @@ def run(
     keep_outputs: bool = False,
 ) -> "list[Result]":
     """What `oodbench run` does, silently: runs what is missing and returns the results of every cell asked for."""
-    from oodbench import runner
+    from oodbench.running import execution
 
     chosen = suites.load(suite, preset).with_sets(semantic, covariate).with_precision(precision)
     chosen = chosen.with_threads(cpu_threads)
@@ -65,8 +65,8 @@ def run(
         selection,
     )
     if plan.todo:
-        options = runner.Options(compile, deterministic, keep_outputs)
-        runner.execute(plan, runner.choose_device(device), _Quiet(), force, options)
+        options = execution.Options(compile, deterministic, keep_outputs)
+        execution.execute(plan, execution.choose_device(device), _Quiet(), force, options)
     return [ledger.read(cell.path) for cell in plan.cells]
 
 

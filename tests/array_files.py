@@ -7,8 +7,8 @@ import zlib
 import numpy as np
 from data_files import SmallCIFAR10, SmallMNIST, small
 
-from oodbench.datasets.corrupted import CIFAR10C, MNISTC
-from oodbench.datasets.svhn import SVHN
+from oodbench.data.sets.corrupted import CIFAR10C, MNISTC
+from oodbench.data.sets.svhn import SVHN
 
 
 class SmallSVHN(SVHN):

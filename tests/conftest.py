@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from oodbench.data import Data
-from oodbench.method import Classifier, Outputs
-from oodbench.toy_problem import toy, toy_classifier
+from oodbench.learning.batches import Data
+from oodbench.learning.method import Classifier, Outputs
+from oodbench.testing.toy_problem import toy, toy_classifier
 
 torch.set_num_threads(1)  # tensors this small only lose by sharing; every test is faster so
 

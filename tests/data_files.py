@@ -13,8 +13,8 @@ import zipfile
 import numpy as np
 from PIL import Image
 
-from oodbench.datasets.cifar import CIFAR10, CIFAR100
-from oodbench.datasets.idx import MNIST, NAMES
+from oodbench.data.sets.cifar import CIFAR10, CIFAR100
+from oodbench.data.sets.idx import MNIST, NAMES
 
 PACKINGS = ("tar", "tar.gz", "tar.bz2", "tar.xz", "zip")
 

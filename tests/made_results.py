@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from oodbench import suite as suites
-from oodbench.registry import Registry
-from oodbench.results import ComponentRun, Config, DataRead, MethodRun, Result
-from oodbench.suite import Setting
+from oodbench.config import suite as suites
+from oodbench.config.registry import Registry
+from oodbench.config.suite import Setting
+from oodbench.results.result import ComponentRun, Config, DataRead, MethodRun, Result
 
 CARDS = Registry().cards
 GROUP = "Learning with wild data"

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from made_results import a_result
 
-from oodbench import reference
-from oodbench import suite as suites
-from oodbench.results import write
-from oodbench.suite import Column, Defaults
+from oodbench.config import suite as suites
+from oodbench.config.suite import Column, Defaults
+from oodbench.report import reported
+from oodbench.results.result import write
 
 SHARED = {
     "cifar10-c": ("svhn", {"covariate": "gaussian_noise", "severity": 1, "pi_c": 0.5, "pi_s": 0.1}),
@@ -53,7 +53,7 @@ def contents(suite, semantic):
 def everything(seeds=(0,)):
     """The whole paper, every cell as it reports it."""
     cells = {}
-    for number in reference.paper().all:
+    for number in reported.paper().all:
         if len(number.settings) == 1 and number.metric != "out_share":
             place = (number.suite, number.settings[0], number.methods[0])
             cells.setdefault(place, {}).setdefault(number.metric, number.value)

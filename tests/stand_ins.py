@@ -9,12 +9,11 @@ import pytest
 from data_files import write
 from PIL import Image
 
-from oodbench import splits
-from oodbench.cards import catalogue
-from oodbench.datasets import store
-from oodbench.datasets._pictures import PictureSet
-from oodbench.datasets._stored import Fetched, Stored
-from oodbench.datasets.folders import WNIDS
+from oodbench.config.cards import catalogue
+from oodbench.data import splits, store
+from oodbench.data.pictures import PictureSet
+from oodbench.data.sets.folders import WNIDS
+from oodbench.data.stored import Fetched, Stored
 
 TRAIN, TEST = 240, 60  # images of the sets that are stored as arrays
 

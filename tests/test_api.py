@@ -9,7 +9,7 @@ import pytest
 
 import oodbench
 from oodbench.cli import main
-from oodbench.results import read_folder, read_scores
+from oodbench.results.result import read_folder, read_scores
 
 
 def numbers(folder):
@@ -174,3 +174,19 @@ def test_everything_public_is_there_and_nothing_else():
 def test_what_is_public_is_written_down():
     for name in set(oodbench.__all__) - {"__version__"}:
         assert getattr(oodbench, name).__doc__, name
+
+
+def test_type_checkers_see_exactly_what_is_public():
+    tree = ast.parse(Path(oodbench.__file__).read_text())
+    imported = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    seen = {alias.asname: node.module for node in imported for alias in node.names if alias.asname}
+    assert seen == oodbench._PUBLIC
+
+
+def test_functional_is_all_of_functional():
+    from oodbench import functional
+    from oodbench.learning import functional as ours
+
+    defined = {name for name, value in vars(ours).items() if getattr(value, "__module__", "") == ours.__name__}
+    assert {name for name in defined if not name.startswith("_")} <= set(functional.__all__)
+    assert all(getattr(functional, name) is getattr(ours, name) for name in functional.__all__)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from oodbench import results
-from oodbench.cards import read_cards
 from oodbench.cli import _parser as parser
 from oodbench.cli import main
+from oodbench.config.cards import read_cards
+from oodbench.results import result
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -39,7 +39,7 @@ def test_every_command_of_the_documents_is_understood(document, tmp_path, monkey
         if words[0] == "run":
             words.append("--dry-run")
         if words[:2] in (["data", "get"], ["data", "add"]) or (words[0] == "run" and "digits-c" not in words):
-            parser().parse_args(words)  # on data of their own: tests/test_cli_data.py, tests/test_real_suites.py
+            parser().parse_args(words)  # on data of their own: test_cli_data.py, test_real_suites.py
             continue
         assert main(words) == 0, f"{command}: {capsys.readouterr().err}"
 
@@ -56,7 +56,7 @@ def test_the_walkthrough_s_methods_run_and_are_as_short_as_it_says(tmp_path, mon
     for name in blocks:
         given += ["--plugin", name]
     assert main([*given, "--methods", "max-logit,label-smoothing,label-smoothing+max-logit"]) == 0
-    found, problems = results.read_folder(Path("out"))
+    found, problems = result.read_folder(Path("out"))
     assert not problems
     assert {r.method for r in found} == {"max-logit", "label-smoothing", "label-smoothing+max-logit"}
     assert {r.method: r.group for r in found}["max-logit"] == "OOD detection"

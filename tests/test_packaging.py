@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import oodbench
-from oodbench.cards import folder
-from oodbench.suite import suite_files
+from oodbench.config.cards import folder
+from oodbench.config.suite import suite_files
 
 ROOT = Path(__file__).parent.parent
 METHODS = sorted(path.name for path in folder("methods").glob("*.py"))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from oodbench import suite
-from oodbench.schema import Document, text_under
+from oodbench.config import suite
+from oodbench.config.schema import Document, text_under
 
 FOLDER = Path(__file__).parent.parent / "benchmarks" / "speed"
 SHARED = {"timing", "subject", "report"}

@@ -8,7 +8,7 @@ python benchmarks/fidelity/identity.py --raise trainer/irm # numbers change: a n
 import argparse
 import sys
 
-from oodbench import identity
+from oodbench.config import identity
 
 HEADER = """\
 # The code that numbers depend on: component, version, digests of code known to give the numbers of that version.

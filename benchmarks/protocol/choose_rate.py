@@ -16,13 +16,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from oodbench import plan as planning
-from oodbench import runner, splits, suite
-from oodbench.data import as_rows
-from oodbench.outputs import forward
-from oodbench.plan import Training
-from oodbench.registry import Registry
-from oodbench.results import read
+from oodbench.config import suite
+from oodbench.config.registry import Registry
+from oodbench.data import splits
+from oodbench.learning.batches import as_rows
+from oodbench.learning.outputs import forward
+from oodbench.results.result import read
+from oodbench.running import execution
+from oodbench.running import plan as planning
+from oodbench.running.plan import Training
 
 
 class _Silent:
@@ -32,7 +34,7 @@ class _Silent:
 
 
 def accuracy(training: Training, weights: Path, part: splits.Part) -> float:
-    model = runner.build_model(training.suite, training.seed)
+    model = execution.build_model(training.suite, training.seed)
     model.load_state_dict(torch.load(weights / f"{training.key}.pt", weights_only=True)["model"])
     predictions = forward(model, as_rows(part.images)).logits.argmax(dim=-1).numpy()
     return float(np.mean(predictions == part.labels))
@@ -59,7 +61,7 @@ def main() -> int:
         at_rate = replace(chosen, contents=replace(chosen.contents, recipes=tried))
         names = [at_rate.setting_name(setting)]
         plan = planning.make(at_rate, Registry(), "scone", names, [given.seed], given.set, given.results)
-        runner.execute(plan, torch.device("cpu"), _Silent())
+        execution.execute(plan, torch.device("cpu"), _Silent())
         cell = plan.cells[0]
         part = splits.build(plan.suite, setting, given.seed).id_validation
         weights = given.results / "weights"

@@ -24,7 +24,7 @@ import numpy as np
 from sklearn.datasets import load_sample_image
 from timing import TURNS, Row, main
 
-from oodbench.corruptions.cifar_c import KINDS, frost_photographs
+from oodbench.data.corruptions.cifar_c import KINDS, frost_photographs
 from oodbench.errors import UserError
 
 WITHOUT_SLOWEST = [name for name in KINDS if name not in ("glass_blur", "frost")]  # there

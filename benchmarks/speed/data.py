@@ -24,16 +24,17 @@ import torch
 from PIL import Image
 from timing import TURNS, Row, least, main
 
-from oodbench.data import Data, Split
-from oodbench.datasets import store
-from oodbench.recipe import Recipe
+from oodbench.config.recipe import Recipe
+from oodbench.data import store
+from oodbench.learning.batches import Data, Split
 from oodbench.torchvision_import import import_with_torchvision
 
 MEAN, STD = (0.49, 0.48, 0.45), (0.25, 0.24, 0.26)
 PREPARE = """
 from timing import memory
-from oodbench import suite, splits
-from oodbench.runner import training_data
+from oodbench.config import suite
+from oodbench.data import splits
+from oodbench.running.execution import training_data
 chosen = suite.load("cifar10-c")
 parts = splits.build(chosen, chosen.settings[0], 0)
 training_data(chosen, parts, chosen.settings[0])

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from subject import CLOSED_FORM, network, parts, plain_pass, scorers
 from timing import TURNS, Row, least, main
 
-from oodbench import metrics
-from oodbench.data import as_rows
-from oodbench.evaluation import Evaluation
-from oodbench.outputs import forward
+from oodbench.learning.batches import as_rows
+from oodbench.learning.evaluation import Evaluation
+from oodbench.learning.outputs import forward
+from oodbench.results import metrics
 
 
 def rows(quick: bool) -> Iterator[Row]:

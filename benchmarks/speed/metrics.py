@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 from timing import TURNS, Row, least, main
 
-from oodbench.metrics import curve, detection
+from oodbench.results.metrics import curve, detection
 
 
 def rows(quick: bool) -> Iterator[Row]:

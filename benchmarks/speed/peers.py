@@ -24,10 +24,10 @@ from timing import TURNS, Row, least, main
 from torch import nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, TensorDataset
 
-from oodbench import metrics
-from oodbench.evaluation import Evaluation
-from oodbench.networks import Classifier
-from oodbench.splits import Part, Parts
+from oodbench.data.splits import Part, Parts
+from oodbench.learning.evaluation import Evaluation
+from oodbench.learning.networks import Classifier
+from oodbench.results import metrics
 from oodbench.torchvision_import import import_with_torchvision
 
 LOADER = {"batch_size": 32}

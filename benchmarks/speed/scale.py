@@ -21,9 +21,9 @@ import torch
 from subject import CLOSED_FORM, network, parts, plain_pass, scorers
 from timing import TURNS, Row, least, main, memory
 
-from oodbench.evaluation import Evaluation
-from oodbench.method import Outputs
-from oodbench.splits import Parts
+from oodbench.data.splits import Parts
+from oodbench.learning.evaluation import Evaluation
+from oodbench.learning.method import Outputs
 
 GREY, BANK = (1, 28, 28), 2000
 SIX = (*CLOSED_FORM, "odin")

@@ -3,10 +3,10 @@
 import numpy as np
 import torch
 
-from oodbench.cards import catalogue, load_class
-from oodbench.networks import Classifier
-from oodbench.registry import Component, Registry
-from oodbench.splits import Part, Parts
+from oodbench.config.cards import catalogue, load_class
+from oodbench.config.registry import Component, Registry
+from oodbench.data.splits import Part, Parts
+from oodbench.learning.networks import Classifier
 
 CLASSES = 10
 CLOSED_FORM = ("msp", "energy", "mahalanobis", "vim", "knn")

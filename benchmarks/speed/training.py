@@ -22,9 +22,9 @@ from subject import CLASSES, images, network, scorers
 from timing import TURNS, Row, least, main
 from torch import Tensor
 
-from oodbench.data import Data, Split, WildMixture, as_rows
-from oodbench.method import Classifier, Loop
-from oodbench.recipe import Recipe
+from oodbench.config.recipe import Recipe
+from oodbench.learning.batches import Data, Split, WildMixture, as_rows
+from oodbench.learning.method import Classifier, Loop
 
 GREY = (1, 28, 28)
 PI_C, PI_S, MARGIN, ALARMS = 0.5, 0.1, -10.0, 0.05

@@ -1,0 +1,118 @@
+"""A command in, its exit status out: the only room that prints. torch is imported only to train.
+
+Each command is a module, imported when it is called: help and mistakes in usage wait for nothing.
+"""
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import Any
+
+import oodbench
+from oodbench.cli.parser import Parser
+from oodbench.errors import UserError, unknown
+
+EXAMPLES = """\
+examples:
+  oodbench run --suite digits-c --methods msp,knn,vim       train, evaluate, print the table (about 10 s)
+  oodbench run --suite digits-c --methods all --seeds 0,1,2 --dry-run
+  oodbench table results/ --format latex
+  oodbench list methods
+  oodbench show knn
+"""
+
+COMMANDS = {  # the module of each, what it does, an example
+    "run": (
+        "run",
+        "train and evaluate methods on a suite; what is done already is not done again",
+        "oodbench run --suite digits-c --methods msp,knn --seeds 0,1,2",
+    ),
+    "table": ("table", "print the results of a folder as tables", "oodbench table results/ --format latex"),
+    "list": ("list", "list methods, suites, data sets and networks", "oodbench list methods"),
+    "show": ("show", "describe a method, suite, data set or network", "oodbench show knn"),
+    "check": (
+        "check",
+        "compare results with the paper or with other results; status 1 if a cell is off by more than its tolerance",
+        "oodbench check results/demo --against results/",
+    ),
+    "plot": ("plot", "draw the figures of a results folder", "oodbench plot results/"),
+    "check-method": (
+        "check_method",
+        "try the rules that every method keeps on a file of yours; status 1 if it breaks one",
+        "oodbench check-method max_logit.py",
+    ),
+    "data": ("data", "see, get and add data sets", "oodbench data get mnist-c"),
+}
+
+
+class _Version(argparse.Action):
+    """The version takes a while to find out, and is asked for seldom."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print(f"oodbench {oodbench.__version__}")
+        parser.exit()
+
+
+def _parser(complete: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
+    """All commands, these with their arguments."""
+    main = Parser(
+        prog="oodbench",
+        description="Compare out-of-distribution detection and generalisation methods side by side.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    main.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
+    _add_debug(main)
+    commands = main.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    for name, (module, help, example) in COMMANDS.items():
+        sub = commands.add_parser(
+            name,
+            help=help,
+            description=help[0].upper() + help[1:] + ".",
+            epilog=f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        _add_debug(sub)
+        if name in complete:
+            command = import_module(f"oodbench.cli.{module}")
+            command.add_arguments(sub)
+            sub.set_defaults(act=command.main)
+    return main
+
+
+def _add_debug(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--debug", action="store_true", help="print the traceback of an error or a failed cell")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 done, 1 a cell failed, 2 wrong usage, 130 interrupted."""
+    given = [*(sys.argv[1:] if arguments is None else arguments)]
+    debug = "--debug" in given  # before the command or after it
+    given = [word for word in given if word != "--debug"]
+    try:
+        named = given[0] if given and not given[0].startswith("-") else ""
+        if named and named not in COMMANDS:
+            raise unknown("command", named, COMMANDS)
+        parser = _parser([named] if named else [])
+        parsed = parser.parse_args(given)
+        parsed.debug = debug
+        if parsed.command is None:
+            parser.print_help()
+            return 0
+        status: int = parsed.act(parsed)
+        print(end="", flush=True)
+        return status
+    except UserError as error:
+        if debug:
+            traceback.print_exc()
+        print(f"oodbench: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\noodbench: interrupted; the same command goes on where it stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `oodbench table results | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1 if given[0] == "run" else 0

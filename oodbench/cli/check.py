@@ -1,0 +1,118 @@
+"""`oodbench check`: results against the paper or against other results, cell by cell."""
+
+import argparse
+import sys
+from collections import Counter
+from pathlib import Path
+
+from tabulate import tabulate
+
+from oodbench.errors import UserError
+from oodbench.report import comparison, reported
+from oodbench.report.comparison import Verdict
+from oodbench.report.reported import SHOWN
+from oodbench.results import result as ledger
+from oodbench.results.result import Result
+
+PAPER = "paper"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="DIR", help="a results folder")
+    parser.add_argument(
+        "--against",
+        required=True,
+        metavar=f"{PAPER}|DIR",
+        help="the numbers that the SCONE paper reports, or another results folder",
+    )
+    parser.add_argument("--complete", action="store_true", help="fail also where a cell is missing")
+    parser.add_argument(
+        "--same-machine",
+        action="store_true",
+        help="both folders come from one machine and version: allow next to nothing",
+    )
+
+
+def main(given: argparse.Namespace) -> int:
+    """0 if nothing fails, 1 if something does."""
+    folder = Path(given.folder)
+    if given.against == PAPER:
+        if given.same_machine:
+            raise UserError("--same-machine is for two results folders; leave it out with --against paper")
+        verdicts = comparison.with_paper(_read(folder))
+    else:
+        other = Path(given.against)
+        if folder.resolve() == other.resolve():
+            raise UserError(f"'{folder}' is compared with itself; name another folder after --against")
+        ours, theirs = _outside(_read(folder), other, folder), _outside(_read(other), folder, other)
+        verdicts = comparison.with_results(ours, theirs, given.same_machine)
+        _print_rest(ours, verdicts)
+    _print(verdicts)
+    counts = Counter(verdict.status for verdict in verdicts)
+    print(", ".join(f"{counts[status]} {status}" for status in ("pass", "FAIL", "suspect", "missing")))
+    return 1 if counts["FAIL"] or (given.complete and counts["missing"]) else 0
+
+
+def _read(folder: Path) -> list[Result]:
+    found, problems = ledger.read_folder(folder)
+    for path, problem in problems.items():
+        print(f"oodbench: skipped '{path}': {problem}", file=sys.stderr)
+    if not found:
+        raise UserError(f"there are no results in '{folder}'; make some with: oodbench run --results {folder}")
+    return found
+
+
+def _outside(results: list[Result], inner: Path, outer: Path) -> list[Result]:
+    """Without those of the other folder, if that lies within this one."""
+    if not inner.resolve().is_relative_to(outer.resolve()):
+        return results
+    kept = [r for r in results if r.path and not r.path.resolve().is_relative_to(inner.resolve())]
+    if not kept:
+        raise UserError(f"'{outer}' holds no results but those of '{inner}'; name another folder")
+    return kept
+
+
+def _print(verdicts: list[Verdict]) -> None:
+    """A block for each table or suite that has anything, then what went wrong in words."""
+    blocks: dict[tuple[str, str], list[Verdict]] = {}
+    for verdict in verdicts:
+        blocks.setdefault((verdict.suite, verdict.table), []).append(verdict)
+    for (suite, table), found in blocks.items():
+        title = " ".join(filter(None, [suite, table]))
+        if all(verdict.status == "missing" for verdict in found):
+            hint = f"; make them with: {reported.paper().source.tables[table].run}" if table else ""
+            print(f"{title}: {len(found)} cells missing{hint}\n")
+        else:
+            print(f"{title}\n{_block(found)}\n")
+    for status, heading in (("FAIL", "failed"), ("suspect", "suspect, not counted")):
+        listed = [verdict for verdict in verdicts if verdict.status == status]
+        if listed:
+            print(f"{heading}:\n" + "\n".join(f"  {verdict}" for verdict in listed) + "\n")
+
+
+def _print_rest(results: list[Result], verdicts: list[Verdict]) -> None:
+    compared = {(verdict.suite, verdict.setting, verdict.row) for verdict in verdicts}
+    rest = {r.method for r in results if (r.suite_label, r.setting, r.method) not in compared}
+    if rest:
+        print(f"with nothing to compare to in some setting: {', '.join(sorted(rest))}\n")
+
+
+def _block(verdicts: list[Verdict]) -> str:
+    metrics = list(dict.fromkeys(verdict.metric for verdict in verdicts))
+    rows: dict[tuple[str, str], dict[str, Verdict]] = {}
+    for verdict in verdicts:
+        rows.setdefault((verdict.setting, verdict.row), {})[verdict.metric] = verdict
+    body: list[list[str]] = []
+    for setting in dict.fromkeys(setting for setting, _ in rows):
+        body.append([setting])
+        for (own, row), found in rows.items():
+            if own == setting:
+                body.append([f"  {row}", *(_shown(found[metric]) if metric in found else "" for metric in metrics)])
+    heads = ["", *(SHOWN[metric].title for metric in metrics)]
+    return tabulate(body, heads, "simple", disable_numparse=True, preserve_whitespace=True)
+
+
+def _shown(verdict: Verdict) -> str:
+    if verdict.difference is None:
+        return verdict.status
+    return f"{verdict.status} {verdict.difference:+.2f}"

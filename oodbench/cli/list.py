@@ -1,0 +1,49 @@
+"""`oodbench list`: what there is, from the files' own words."""
+
+import argparse
+from collections.abc import Callable
+
+from oodbench.cli.parser import add_plugins, one_of
+from oodbench.config import suite as suites
+from oodbench.config.cards import catalogue
+from oodbench.config.registry import Registry
+
+
+def _methods(registry: Registry) -> list[tuple[str, str]]:
+    return [(name, f"{card.kind.lower():8}{card.summary}") for name, card in registry.cards.items()] + [
+        (name, f"cannot be used: {reason}") for name, reason in registry.broken.items()
+    ]
+
+
+def _suites(registry: Registry) -> list[tuple[str, str]]:
+    return [(name, suites.title(path)) for name, path in suites.suite_files().items()]
+
+
+def _cards(package: str) -> Callable[[Registry], list[tuple[str, str]]]:
+    return lambda registry: [(name, card.summary) for name, card in catalogue(package).items()]
+
+
+LISTS = {"methods": _methods, "suites": _suites, "datasets": _cards("datasets"), "networks": _cards("networks")}
+
+
+def main(given: argparse.Namespace) -> int:
+    registry = Registry(given.plugin)
+    for kind in [given.kind] if given.kind else LISTS:
+        rows = LISTS[kind](registry)
+        if not given.kind:
+            print(f"{kind}:")
+        width = max(len(name) for name, _ in rows)
+        for name, summary in rows:
+            print(f"{'' if given.kind else '  '}{name:{width}}  {summary}")
+    return 0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "kind",
+        nargs="?",
+        type=one_of("list", LISTS),
+        metavar="|".join(LISTS),
+        help="only these (default: everything)",
+    )
+    add_plugins(parser)

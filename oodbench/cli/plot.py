@@ -1,0 +1,83 @@
+"""`oodbench plot`: the figures of a results folder, each as PNG and PDF with its caption."""
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from oodbench.errors import UserError, unknown
+from oodbench.files import write_atomically
+from oodbench.results import result as ledger
+
+FIGURES = {
+    "tradeoff": "OOD accuracy against FPR, all methods",
+    "energies": "scores of the three test splits, methods beside each other",
+    "features": "t-SNE of penultimate features; needs weights and data",
+    "margin": "metrics against the margin, and the curve it is chosen by",
+    "ratio": "metrics against pi_c",
+}
+COMPARED = "woods,scone"  # the pair of the paper's figures
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="DIR", help="a results folder")
+    parser.add_argument("--out", metavar="FOLDER", help="where figures go (default: DIR/figures)")
+    told = "; ".join(f"{name}: {what}" for name, what in FIGURES.items())
+    parser.add_argument("--only", default=",".join(FIGURES), metavar="A,B", help=f"of these (default: all). {told}")
+    parser.add_argument(
+        "--methods",
+        default="",
+        metavar="A,B",
+        help=f"methods as results name them (default: all; where two stand beside each other, {COMPARED})",
+    )
+    parser.add_argument(
+        "--setting", action="append", default=[], metavar="SETTING", help="only this; may be repeated (default: all)"
+    )
+
+
+def main(given: argparse.Namespace) -> int:
+    folder = Path(given.folder)
+    names = _names("figure", given.only, FIGURES)
+    if not names:
+        raise UserError(f"--only names no figure; choose from: {', '.join(FIGURES)}")
+    found, problems = ledger.read_folder(folder)
+    for path, reason in problems.items():
+        print(f"oodbench: skipped {path}: {reason}", file=sys.stderr)
+    if not found:
+        raise UserError(f"no results in '{folder}'; run some with: oodbench run --suite digits-c --results {folder}")
+    methods = _names("method of these results", given.methods, {r.method for r in found})
+    settings = {r.setting for r in found}
+    for setting in given.setting:
+        if setting not in settings:
+            raise unknown("setting of these results", setting, settings)
+    from oodbench.report import figures
+
+    out = Path(given.out) if given.out else folder / "figures"
+    written, reasons = 0, []
+    for study in figures.studies(found, given.setting):
+        for name in names:
+            try:
+                drawing = figures.draw(name, study, methods, COMPARED.split(","))
+            except figures.NotDrawn as reason:
+                reasons.append(f"{study.suite} / {study.setting}: no {name}: {reason}")
+                continue
+            path = out / study.folder / name
+            for suffix, content in figures.encode(drawing, folder).items():
+                write_atomically(path.with_name(f"{name}.{suffix}"), lambda file: file.write(content))  # noqa: B023
+            print(f"{path}.png, .pdf, .txt", *drawing.remarks, sep="; ", flush=True)
+            written += 1
+    if not written:
+        raise UserError(f"nothing to draw in '{folder}'; {reasons[0]}")
+    for line in reasons:
+        print(line)
+    return 0
+
+
+def _names(kind: str, given: str, known: Iterable[str]) -> list[str]:
+    """`scone,margin=-1,woods` names two: what has an equals sign belongs to the name before it."""
+    words = [word.strip() for word in re.split(",(?![^,]*=)", given) if word.strip()]
+    for word in words:
+        if word not in known:
+            raise unknown(kind, word, known)
+    return list(dict.fromkeys(words))

@@ -1,0 +1,119 @@
+"""`oodbench show`: a method, suite, data set or network in its files' own words."""
+
+import argparse
+from pathlib import Path
+
+from oodbench.cli import data
+from oodbench.cli.parser import add_plugins
+from oodbench.config import suite as suites
+from oodbench.config.cards import Card, catalogue
+from oodbench.config.registry import MethodSpec, Registry
+from oodbench.config.schema import describe
+from oodbench.data import splits
+from oodbench.errors import UserError, unknown
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name")
+    add_plugins(parser)
+
+
+def main(given: argparse.Namespace) -> int:
+    registry = Registry(given.plugin)
+    files = suites.suite_files()
+    pieces = {**catalogue("datasets"), **catalogue("networks")}
+    name = given.name
+    if name in files or Path(name).suffix in (".yaml", ".yml"):
+        _show_suite(suites.load(name))
+    elif name in pieces:
+        _show_card(pieces[name])
+    elif "+" in name or name.replace("_", "-") in {**registry.cards, **registry.broken}:
+        _show_method(registry.method(name))
+    else:
+        raise unknown("name", name, [*registry.cards, *files, *pieces])
+    return 0
+
+
+def _show_card(card: Card) -> None:
+    print(f"{card.name}: {card.summary}")
+    if card.paper:
+        print(f"\n{card.paper}\n")
+    _show_parameters(card)
+    if card.source is not None:
+        print(f"source: {card.source}")
+    print(f"file: {card.path}")
+
+
+def _show_parameters(card: Card) -> None:
+    if not card.parameters:
+        return
+    print(f"hyperparameters of {card.name}:" if card.kind in ("Trainer", "Scorer") else "options:")
+    for p in card.parameters.values():
+        print(f"  {p.name} = {p.default}  ({describe(p.type)})" + (f"  {p.comment}" if p.comment else ""))
+
+
+def _show_method(method: MethodSpec) -> None:
+    own = method.own
+    print(f"{method.name}: {own.summary}")
+    print(f"\n{own.paper}\n")
+    print(f"group:    {method.group}")
+    print(f"trainer:  {method.trainer.card.name}")
+    print(f"scorer:   {method.scorer.card.name}")
+    base = method.trainer.card.starts_from
+    print(
+        f"needs:    {', '.join(sorted(method.needs)) or 'labelled images only'}"
+        + (f"; starts from {base}" if base else "")
+    )
+    for part in (method.trainer, method.scorer):
+        _show_parameters(part.card)
+    drawn = method.trainer.card.search
+    if drawn:
+        print(f"--draws:  {', '.join(f'{name} from {text}' for name, text in drawn.items())}")
+    print(f"file:     {own.path}")
+
+
+def _show_suite(suite: suites.Suite) -> None:
+    contents = suite.contents
+    print(f"{suite.name}: {contents.title}\n")
+    print(f"network:  {contents.network.name} {contents.network.options or ''}")
+    for kind, recipe in vars(contents.recipes).items():
+        print(f"{kind + ':':9} " + ", ".join(f"{key} {value}" for key, value in vars(recipe).items()))
+    print(f"presets:  {', '.join(contents.presets) or 'none'}")
+    print(f"semantic: {', '.join(contents.semantic) or 'none, unless --semantic names one'}")
+    if contents.covariate:
+        print(f"covariate: {', '.join(contents.covariate)}")
+    if contents.corruptions is not None:
+        steps = suites.severities(contents.corruptions)
+        told = f"severities {steps[0]}-{steps[-1]}" if len(steps) > 1 else "one severity"
+        print(f"covariate: {', '.join(suites.corruption_kinds(contents.corruptions))} ({told})")
+    if contents.search:
+        print(f"--draws:  {', '.join(f'{name} from {text}' for name, text in contents.search.items())}")
+    for name, sweep in contents.sweeps.items():
+        values = {**sweep.set, **sweep.setting}
+        print(
+            f"sweep {name}: {sweep.methods}, " + "; ".join(f"{k} {', '.join(map(str, v))}" for k, v in values.items())
+        )
+    for setting in suite.settings:
+        print(f"\nsetting {suite.setting_name(setting)}: {_describe(suite, setting)}")
+        try:
+            parts = splits.build(suite, setting, seed=0)
+        except UserError as error:  # the data is not here yet
+            print(f"  {error}")
+            continue
+        for name, part in parts.items().items():
+            if len(part):
+                print(f"  {name:20} {len(part):6,} images of {part.origin}")
+    print()
+    for name in sorted({source.dataset for source in (contents.id, *contents.semantic.values())}):
+        word, details = data.state(name)
+        print(f"data set {name}: {word}, {details}")
+    print(f"file: {suite.path}")
+
+
+def _describe(suite: suites.Suite, setting: suites.Setting) -> str:
+    words = [f"{setting.covariate} held out" if suite.held_out(setting) else setting.covariate]
+    if setting.covariate not in suite.contents.covariate:
+        words[0] += f" at severity {setting.severity}"
+    if setting.semantic != suites.NONE:
+        words.append(f"pi_c {setting.pi_c:g}, pi_s {setting.pi_s:g}")
+    return ", ".join(words)

@@ -1,0 +1,84 @@
+"""Any folder of images, archive or image list as a data set, without registering it."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+
+from oodbench.data import store
+from oodbench.data.listing import Listing, by_class, images_below, read_list
+from oodbench.data.pictures import NO_INDEX, Index, PictureSet
+from oodbench.data.sources import Progress
+from oodbench.data.stored import existing
+from oodbench.data.untrusted import is_archive
+from oodbench.errors import UserError
+
+
+class Folder(PictureSet):
+    """Images that the user has. They are indexed when first used, and again when they have changed."""
+
+    style = "centre"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = f"folder:{path.absolute().name}"  # type: ignore[misc]  # results tell what it was, not where
+        self.source = "a folder of images"  # type: ignore[misc]
+
+    @property
+    def key(self) -> str:
+        return f"folder-{hashlib.sha256(os.fsencode(self.path.absolute())).hexdigest()[:12]}"
+
+    @property
+    def has_test_part(self) -> bool:  # type: ignore[override]
+        return any(self.index.in_test)
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """The short side of most of its images."""
+        return min(map(int, self.index.kind.rpartition(" ")[2].split("x")))
+
+    def arrange(self, root: Path, names: list[str]) -> Listing:
+        return by_class(root, names)
+
+    def read_list(self, path: Path) -> Listing:
+        return read_list(path)
+
+    def deviation(self) -> str:
+        return ""
+
+    @cached_property
+    def index(self) -> Index:
+        stamp = self._stamp()
+        try:
+            found = self._read_index()
+            if found.stamp == stamp and store.entry(self.key) is not None and not self.gone(found):
+                return found
+        except (*NO_INDEX, UserError):
+            pass
+        with store.working_folder() as work:
+            self._take(self.path, work / "unpacked", str(self.path), stamp)()
+        return self._read_index()
+
+    def _stamp(self) -> str:
+        """Changes when a file comes, goes or is written to."""
+        path = existing(self.path, self.name)
+        if path.is_dir():
+            files = [path / name for name in images_below(path)]
+        elif is_archive(path):
+            files = [path]
+        else:
+            found = read_list(path)
+            files = [path, *(found.root / name for name in found.names)]
+        digest = hashlib.sha256()
+        for file in files:
+            status = file.stat() if file.exists() else None  # a link to nothing: it is told when it is read
+            digest.update(repr((os.fsencode(file), status and (status.st_size, status.st_mtime_ns))).encode())
+        return digest.hexdigest()[:16]
+
+    def is_there(self) -> bool:
+        return bool(self.index.names)
+
+    def get(self, report: Progress, note: Callable[[str], None]) -> store.Entry:
+        """There is nowhere to get it from; what is wrong with it is said."""
+        return store.Entry(self.fingerprint, self.source, len(self.index.names))

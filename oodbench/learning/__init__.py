@@ -1,0 +1,1 @@
+"""Parts in, weights out, then outputs, then scores; the room of torch."""

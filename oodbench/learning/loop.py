@@ -1,0 +1,326 @@
+"""The one training loop: optimiser, schedule, checkpoints, resuming, progress. Knows nothing of any method.
+
+An epoch's batches and random numbers follow from (seed, epoch) alone. A checkpoint therefore holds only weights, the
+optimiser's state and the log, and a training that resumes from one ends with the same bits as one never stopped.
+"""
+
+import time
+import traceback
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from oodbench.config.recipe import Recipe
+from oodbench.errors import UserError, place_of
+from oodbench.files import write_atomically
+from oodbench.learning.batches import Batch, Data
+from oodbench.learning.networks import Classifier
+from oodbench.seeds import derive
+
+Loss = Callable[[Classifier, Batch], Tensor]
+OBSERVED_EPOCHS = 20  # of a training, at most
+
+
+class Stateful(Protocol):
+    """A module or an optimiser."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state_dict: Any, /) -> Any: ...
+
+
+class Failed(Exception):
+    """A cell that cannot be finished, for example because its loss is no longer a number; others go on."""
+
+    @property
+    def traceback(self) -> str:
+        """For the author of the method: the message itself says in one line what happened."""
+        return "".join(traceback.format_exception(self))
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a training is."""
+
+    epoch: int  # of epochs, counted from 1
+    epochs: int
+    loss: float | None  # mean of the last whole epoch
+    images_per_second: float
+    remaining: float  # seconds
+
+
+def _silent(progress: Progress) -> None:
+    pass
+
+
+@dataclass
+class Loop:
+    """Trains under one recipe; a trainer asks it for epochs and may run its own code between them."""
+
+    recipe: Recipe
+    seed: int
+    device: torch.device
+    checkpoint: Path | None = None  # where to save progress and resume from
+    report: Callable[[Progress], None] = _silent
+    observe: Callable[[Classifier], dict[str, Any]] | None = None  # accuracies for the log
+    log: list[dict[str, Any]] = field(default_factory=list)  # one record per epoch
+    notes: dict[str, Any] = field(default_factory=dict)  # what the trainer found out and the result shall tell
+    step: int = 0  # optimiser steps taken before this one
+    first_of_epoch: bool = True  # whether this step is
+
+    _sums: dict[str, Tensor] = field(default_factory=dict, init=False)
+    _optimizers: list[tuple[torch.optim.Optimizer, float]] = field(default_factory=list, init=False)  # base rates
+    _keep_last: bool = field(default=False, init=False)
+
+    def stage(self, name: str) -> "Loop":
+        """A loop for one of several trainings within this one, resumed on its own; its last state stays on disk."""
+        path = None if self.checkpoint is None else self.checkpoint.with_suffix(f".{name}.ckpt")
+        inner = Loop(self.recipe, self.seed, self.device, path, self.report, self.observe)
+        inner._keep_last = True
+        return inner
+
+    def record(self, **values: Tensor) -> None:
+        """Add values of this step to the epoch's means in the log; nothing is read from the device here."""
+        for name, value in values.items():
+            self._sums[name] = self._sums.get(name, 0) + value.detach()
+
+    @property
+    def steps_in_all(self) -> int:
+        return self.recipe.epochs * self._steps
+
+    def epochs(
+        self,
+        model: Classifier,
+        data: Data,
+        loss: Loss,
+        extra: Sequence[nn.Module] = (),
+        extra_weight_decay: float = 0.0,
+    ) -> Iterator[dict[str, Any]]:
+        """Train epoch by epoch; hands control back after each with its log record, which the caller may add to.
+
+        `extra` modules are trained with the network and saved with it; what the caller changes in them between
+        epochs (a multiplier, say) is in the next checkpoint.
+        """
+        groups: list[dict[str, Any]] = [{"params": [p for p in model.parameters() if p.requires_grad]}]
+        extra_parameters = [p for module in extra for p in module.parameters() if p.requires_grad]
+        if extra_parameters:
+            groups.append({"params": extra_parameters, "weight_decay": extra_weight_decay})
+        self._optimizer = optimizer = self.optimizer(groups)
+
+        def step(batch: Batch) -> Tensor:
+            value = _one_number(loss(model, batch), loss)
+            if not value.requires_grad:
+                advice = "compute it from model(batch.x), without no_grad or detach"
+                raise UserError(f"{place_of(loss)}: the loss has no gradient; {advice}")
+            optimizer.zero_grad(set_to_none=True)
+            value.backward()
+            optimizer.step()
+            return value
+
+        yield from self.passes(model, data, step, [model, *extra, optimizer])
+
+    def optimizer(
+        self,
+        parameters: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
+        lr: float | None = None,
+        weight_decay: float | None = None,
+        betas: tuple[float, float] | None = None,
+    ) -> torch.optim.Optimizer:
+        """An optimiser of the recipe's kind, its rate moved by the recipe's schedule; None is the recipe's value.
+
+        For a trainer that takes its own steps in `passes`. SGD has the first of `betas` as its momentum.
+        """
+        recipe = self.recipe
+        lr = recipe.lr if lr is None else lr
+        weight_decay = recipe.weight_decay if weight_decay is None else weight_decay
+        betas = (recipe.momentum, 0.999) if betas is None else betas
+        made: torch.optim.Optimizer
+        if recipe.optimizer == "adam":
+            if betas[0] >= 1:
+                raise UserError(f"recipe.momentum={betas[0]:g} is Adam's beta 1, which is below 1; choose 0.9")
+            made = torch.optim.Adam(parameters, lr=lr, betas=betas, weight_decay=weight_decay)
+        else:
+            nesterov = recipe.nesterov and betas[0] > 0
+            made = torch.optim.SGD(parameters, lr=lr, momentum=betas[0], nesterov=nesterov, weight_decay=weight_decay)
+        self._optimizers.append((made, lr))
+        return made
+
+    def in_environments(self, data: Data, spec: str, rows: int = 1) -> tuple[Data, int]:
+        """The labelled images in two or more environments, and how many; a step takes at least `rows` of each.
+
+        Random ones follow from the loop's seed, so that all trainers compare the same.
+        """
+        if spec == "auto":
+            spec = "random:2" if data.labelled.env is None else "native"
+        self.notes["environments"] = spec
+        data = data.with_environments(spec, derive(self.seed, "env"))
+        assert data.labelled.env is not None
+        count, size = int(data.labelled.env.max()) + 1, self.recipe.batch_size
+        if count < 2:
+            raise UserError("the suite has one environment and two are compared; choose environments=random:2")
+        if size // count < rows:
+            raise UserError(
+                f"a batch of {size} has room for {size // count} of each of {count} environments, {rows} are needed; "
+                f"choose recipe.batch_size={rows * count} or more"
+            )
+        return data, count
+
+    def restart_optimizer(self, shrink: float = 1.0) -> None:
+        """Forget the momentum of `epochs`, as a new optimiser would; divide the weight decay as the loss is divided."""
+        self._optimizer.state.clear()
+        for group in self._optimizer.param_groups:
+            group["weight_decay"] /= shrink
+
+    def passes(
+        self, model: Classifier, data: Data, step: Callable[[Batch], Tensor], state: Sequence[Stateful]
+    ) -> Iterator[dict[str, Any]]:
+        """The loop itself, for a trainer that takes its own steps: `step` returns a loss to log, `state` is saved."""
+        recipe, self._steps = self.recipe, data.steps(self.recipe)
+        saver = _Saver(self.checkpoint, state, self.log)
+        first = saver.restore(self.device)
+        clock = _Clock(first, recipe.epochs, self.report)
+        for epoch in range(first, recipe.epochs):
+            if epoch > first:
+                saver.save(epoch)
+            torch.manual_seed(derive(self.seed, "epoch", epoch))
+            self._train_mode(model)
+            losses = torch.zeros(self._steps, device=self.device)
+            self._sums = {}
+            batches = data.batches(recipe.of_epoch(epoch), derive(self.seed, "batches", epoch), self.device)
+            for i, batch in enumerate(batches):
+                self.step, self.first_of_epoch = epoch * self._steps + i, i == 0
+                self._set_rates()
+                losses[i] = _one_number(step(batch), step).detach()
+                clock.tick(epoch + (i + 1) / self._steps, len(batch) + (0 if batch.wild is None else len(batch.wild)))
+            _refuse_nan(losses, epoch * self._steps, self.log)
+            loss = losses.mean().item()
+            record: dict[str, Any] = {"epoch": epoch, "lr": recipe.rate(self.step, self.steps_in_all), "loss": loss}
+            record |= {name: (total / self._steps).item() for name, total in self._sums.items()}
+            if self.observe is not None and epoch in observed_epochs(recipe.epochs):
+                record["domains"] = {"epoch": epoch, "step": self.step + 1, **self._observed(model)}
+            self.log.append(record)
+            clock.loss = loss
+            yield record
+        if self._keep_last and first < recipe.epochs:
+            saver.save(recipe.epochs, always=True)
+        clock.end()
+        model.eval()
+
+    def _train_mode(self, model: Classifier) -> None:
+        model.train()
+        if self.recipe.freeze_bn:
+            for module in model.modules():
+                if isinstance(module, _BatchNorm):
+                    module.eval()
+
+    def _observed(self, model: Classifier) -> dict[str, Any]:
+        """Of the network in eval mode; the training goes on as if nobody had looked."""
+        assert self.observe is not None
+        modes = {module: module.training for module in model.modules()}
+        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
+            found = self.observe(model.eval())
+        for module, mode in modes.items():
+            module.training = mode
+        return found
+
+    def _set_rates(self) -> None:
+        for optimizer, lr in self._optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = replace(self.recipe, lr=lr).rate(self.step, self.steps_in_all)
+
+
+def _one_number(value: Any, function: Callable[..., Any]) -> Tensor:
+    if not isinstance(value, Tensor):
+        kind = type(value).__name__
+        raise UserError(f"{place_of(function)}: the loss is a {kind}, not a tensor; return it as torch computes it")
+    if value.numel() != 1:
+        shape = tuple(value.shape)
+        raise UserError(f"{place_of(function)}: the loss has the shape {shape}, not one number; return its mean()")
+    return value
+
+
+def observed_epochs(epochs: int) -> set[int]:
+    """Every epoch, or as many as are observed at most, evenly spaced; always the last."""
+    count = min(epochs, OBSERVED_EPOCHS)
+    return {round(i * epochs / count) - 1 for i in range(1, count + 1)}
+
+
+def _refuse_nan(losses: Tensor, first_step: int, log: list[dict[str, Any]]) -> None:
+    """One look per epoch, so that a GPU never waits for it."""
+    bad = (~losses.isfinite()).nonzero()
+    if len(bad):
+        i = int(bad[0])
+        last = losses[i - 1].item() if i else log[-1]["loss"] if log else None
+        known = "there was no finite loss before it" if last is None else f"the last finite loss was {last:.4g}"
+        raise Failed(f"the loss became {losses[i].item()} at step {first_step + i}; {known}")
+
+
+class _Saver:
+    """Writes checkpoints and reads them back."""
+
+    def __init__(self, path: Path | None, state: Sequence[Stateful], log: list[dict[str, Any]]) -> None:
+        self.path, self.state, self.log = path, state, log
+        self.saved_at, self.cost = time.perf_counter(), 0.0
+
+    def save(self, epoch: int, always: bool = False) -> None:
+        """Save, unless that would take more than 2 % of the time."""
+        now = time.perf_counter()
+        if self.path is None or (now - self.saved_at < 50 * self.cost and not always):
+            return
+        contents = {"epoch": epoch, "state": [each.state_dict() for each in self.state], "log": self.log}
+        write_atomically(self.path, lambda file: torch.save(contents, file))
+        self.saved_at = time.perf_counter()
+        self.cost = self.saved_at - now
+
+    def restore(self, device: torch.device) -> int:
+        """Load the checkpoint if there is one; the epoch to go on with."""
+        contents = None if self.path is None else load_tensors(self.path, device)
+        if not isinstance(contents, dict) or contents.keys() != {"epoch", "state", "log"}:
+            return 0
+        for each, values in zip(self.state, contents["state"], strict=True):
+            each.load_state_dict(values)
+        self.log[:] = contents["log"]
+        return contents["epoch"]
+
+
+def load_tensors(path: Path, device: torch.device) -> dict[str, Any] | None:
+    """Weights or a checkpoint of ours; None if missing or damaged, since both can be made again."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if archive.testzip() is not None:  # torch.load does not compare the checksums
+                return None
+        return torch.load(path, map_location=device, weights_only=True)
+    except Exception:
+        return None
+
+
+class _Clock:
+    """Turns ticks of the loop into progress, a few times a second."""
+
+    def __init__(self, first: int, epochs: int, report: Callable[[Progress], None]) -> None:
+        self.first, self.epochs, self.report = first, epochs, report
+        self.started = self.reported = time.perf_counter()
+        self.images, self.done, self.unsent = 0, float(first), False
+        self.loss: float | None = None
+
+    def tick(self, done: float, images: int) -> None:
+        self.images += images
+        self.done, self.unsent = done, True
+        if time.perf_counter() - self.reported > 0.2:
+            self._send()
+
+    def end(self) -> None:
+        if self.images and self.unsent:
+            self._send()
+
+    def _send(self) -> None:
+        self.reported, self.unsent = time.perf_counter(), False
+        elapsed = self.reported - self.started
+        remaining = elapsed * (self.epochs - self.done) / max(self.done - self.first, 1e-9)
+        epoch = min(int(self.done) + 1, self.epochs)
+        self.report(Progress(epoch, self.epochs, self.loss, self.images / max(elapsed, 1e-9), remaining))

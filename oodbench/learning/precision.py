@@ -1,0 +1,92 @@
+"""How numbers are computed: float32, TF32 or bfloat16, compiled or not, and whether twice to the same bits."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from oodbench.errors import UserError
+from oodbench.learning.networks import Classifier
+
+AMPERE = (8, 0)  # the first CUDA capability with units for TF32 and bfloat16
+
+
+class Bfloat16Classifier(Classifier):
+    """Its body computes in bfloat16 where torch holds that safe; weights, features, head and logits are float32."""
+
+    def features(self, x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, torch.bfloat16):
+            return super().features(x).float()
+
+
+def classifier(precision: str) -> type[Classifier]:
+    return Bfloat16Classifier if precision == "bf16" else Classifier
+
+
+def check(precision: str, device: torch.device) -> None:
+    """Refuse what the device would not do, or would do more slowly than float32."""
+    if precision == "fp32":
+        return
+    if device.type == "cuda":
+        if torch.cuda.get_device_capability(device) < AMPERE:
+            name = torch.cuda.get_device_name(device)
+            raise UserError(f"{precision} needs a GPU of compute capability 8.0, {name} has less; choose fp32")
+    elif precision == "tf32":
+        raise UserError(f"tf32 is arithmetic of CUDA devices, and this is '{device}'; choose --precision fp32")
+    elif device.type != "cpu" or not _cpu_has_bfloat16():
+        raise UserError(
+            f"the device '{device}' has no bfloat16 arithmetic (AVX512-BF16 or AMX of a CPU); choose --precision fp32"
+        )
+
+
+def _cpu_has_bfloat16() -> bool:
+    if hasattr(torch.cpu, "_is_avx512_bf16_supported") and hasattr(torch.cpu, "_is_amx_tile_supported"):
+        return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    try:  # an older torch, which does not tell
+        flags = Path("/proc/cpuinfo").read_text().split()
+    except OSError:
+        return False
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)
+
+
+@contextmanager
+def arithmetic(precision: str, deterministic: bool) -> Iterator[None]:
+    """Set torch's switches while inside: TF32 or not; deterministic algorithms, or the fastest convolutions."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, _deterministic()
+    matmul.allow_tf32 = cudnn.allow_tf32 = precision == "tf32"
+    cudnn.benchmark = not deterministic
+    if deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS refuses to be deterministic without
+        torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, (on, warn_only) = before
+        torch.use_deterministic_algorithms(on, warn_only=warn_only)
+
+
+@contextmanager
+def only_warned() -> Iterator[None]:
+    """Nondeterminism is a warning while inside.
+
+    For scorers: torch counts operations that may name any of several equal rows, whose values are the same.
+    """
+    on, warn_only = _deterministic()
+    torch.use_deterministic_algorithms(on, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(on, warn_only=warn_only)
+
+
+def _deterministic() -> tuple[bool, bool]:
+    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+
+
+def compile_body(model: Classifier) -> None:
+    """Let torch compile the body, in place: names of weights stay as they are."""
+    model.body.compile()

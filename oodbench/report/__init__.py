@@ -1,0 +1,1 @@
+"""Results in, something to look at out: tables, comparisons, figures."""

@@ -1,0 +1,324 @@
+"""Numbers that papers report, as data: `benchmarks/reported/`. Knows nothing of results; numbers are in percent here.
+
+What is wrong with a number comes along as marks. Flags of the files are one kind; the others follow from the numbers
+themselves: pairs that cannot be, and tables of one paper that disagree.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+from oodbench.config.cards import folder
+from oodbench.config.schema import Document, Misfit, Place
+from oodbench.results.metrics import METRICS, Metric
+
+PAPER, OTHERS = "scone.yaml", ("domainbed.yaml",)
+OUT_SHARE = Metric("out_share", "out%", False, "share of the mixed validation set flagged where 95 % of ID is kept")
+SHOWN = {**METRICS, OUT_SHARE.name: OUT_SHARE}
+Kind = Literal["suspect", "impossible", "conflict", "note"]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a reader must know about a reported number."""
+
+    kind: Kind
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason if self.kind == "note" else f"{self.kind}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Number:
+    """One reported number and where it belongs."""
+
+    label: str  # of the source: whose number it is
+    table: str
+    printed_in: str  # Table 3
+    suite: str
+    settings: tuple[str, ...]  # several: their average
+    methods: tuple[str, ...]  # any of these names is this row
+    metric: str
+    value: float
+    error: float | None
+    decimals: int
+    protocol: str
+    runs: int
+    selected_on: str
+    marks: tuple[Mark, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return f"{self.value:.{self.decimals}f}"
+
+    @property
+    def rounding(self) -> float:
+        """How far the printed figure may be from the one that was measured."""
+        return 0.5 * 10**-self.decimals
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Nothing should be held against it."""
+        return any(mark.kind in ("suspect", "impossible") for mark in self.marks)
+
+    @property
+    def note(self) -> str:
+        return "; ".join(map(str, self.marks))
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Marks every number of these rows, columns and metrics; none named is all of them."""
+
+    kind: Literal["suspect", "conflict", "note"]
+    reason: str
+    rows: list[str]
+    columns: list[str] = field(default_factory=list)
+    metrics: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A column group: every metric in one setting, or averaged over several."""
+
+    title: str
+    settings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ReportedRow:
+    label: str
+    methods: list[str]
+    numbers: list[float]
+    errors: list[float | None] = field(default_factory=list)
+    settings: list[str] = field(default_factory=list)  # go before those of the column
+    protocol: str | None = None
+    runs: int = 1
+    value: float | None = None  # of the hyperparameter that `learning.tuning` chooses
+
+
+@dataclass(frozen=True)
+class Group:
+    rows: list[ReportedRow]
+    name: str = ""
+
+    def key(self, row: ReportedRow) -> str:
+        """What a flag calls the row."""
+        return f"{self.name} {row.label}"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which method tried every value of a hyperparameter, and so knows out% of each."""
+
+    method: str
+    hyperparameter: str
+
+
+@dataclass(frozen=True)
+class ReportedTable:
+    suite: str
+    caption: str
+    run: str  # the command that makes such results
+    metrics: list[str]
+    columns: list[Columns]
+    groups: list[Group]
+    protocol: str
+    number: int | None = None
+    heads: list[str] = field(default_factory=lambda: ["Method"])  # two: the name of the group is the first
+    best: bool = False  # whether the best of a column is worth marking
+    decimals: int = 2
+    selected_on: str = ""  # whose images chose the models, where that makes two tables of the same cells
+    notes: list[str] = field(default_factory=list)
+    reported_notes: list[str] = field(default_factory=list)  # shown with the reported numbers alone
+    flags: list[Flag] = field(default_factory=list)
+    selection: Selection | None = None
+    trainer: dict[str, str] = field(default_factory=dict)  # values that a trainer with such hyperparameters must have
+
+    @property
+    def rows(self) -> list[tuple[Group, ReportedRow]]:
+        return [(group, row) for group in self.groups for row in group.rows]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The keys of a file."""
+
+    label: str
+    source: str
+    provenance: str
+    tables: dict[str, ReportedTable]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A validated file: its tables, and its numbers by table, row and column."""
+
+    source: Source
+    numbers: dict[str, list[list[Number]]]
+
+    @property
+    def all(self) -> list[Number]:
+        return [number for rows in self.numbers.values() for row in rows for number in row]
+
+
+def paper() -> Reference:
+    return load(folder("benchmarks") / "reported" / PAPER)
+
+
+def others() -> list[Reference]:
+    """Who else reports numbers of the paper's tables."""
+    return [load(folder("benchmarks") / "reported" / name) for name in OTHERS]
+
+
+@cache
+def load(path: Path) -> Reference:
+    document = Document(path)
+    source = document.conform(Source)
+    for name, table in source.tables.items():
+        try:
+            _check(table)
+        except Misfit as error:
+            raise document.error(("tables", name, *error.place), error.message) from None
+    numbers = {name: _numbers(source.label, name, table) for name, table in source.tables.items()}
+    computed = _computed_marks([number for rows in numbers.values() for row in rows for number in row])
+    marked = {
+        name: [[replace(n, marks=n.marks + computed.get(n, ())) for n in row] for row in rows]
+        for name, rows in numbers.items()
+    }
+    return Reference(source, marked)
+
+
+def _check(table: ReportedTable) -> None:
+    """What types cannot say."""
+    for i, metric in enumerate(table.metrics):
+        if metric not in SHOWN:
+            raise Misfit(("metrics", i), f"unknown metric '{metric}'; known: {', '.join(SHOWN)}")
+    width = len(table.columns) * len(table.metrics)
+    keys: dict[str, int] = {}
+    for i, group in enumerate(table.groups):
+        for j, row in enumerate(group.rows):
+            place: Place = ("groups", i, "rows", j)
+            for key, count in (("numbers", len(row.numbers)), ("errors", len(row.errors or row.numbers))):
+                if count != width:
+                    raise Misfit((*place, key), f"expected {width}, one per column and metric, got {count}")
+            if not row.methods or not all(row.settings or column.settings for column in table.columns):
+                raise Misfit(place, "expected a method, and settings here or in every column")
+            for key in (row.label, group.key(row)):
+                keys[key] = keys.get(key, 0) + 1
+    titles = [column.title for column in table.columns]
+    for i, flag in enumerate(table.flags):
+        if not flag.reason.strip():
+            raise Misfit(("flags", i, "reason"), "expected the reason in words")
+        for name, given, known in (
+            ("rows", flag.rows, [key for key, count in keys.items() if count == 1]),
+            ("columns", flag.columns, titles),
+            ("metrics", flag.metrics, table.metrics),
+        ):
+            for each in given:
+                if each not in known:
+                    raise Misfit(("flags", i, name), f"'{each}' names none, or more than one")
+
+
+def _numbers(label: str, name: str, table: ReportedTable) -> list[list[Number]]:
+    found = []
+    for group, row in table.rows:
+        line = []
+        errors = row.errors or [None] * len(row.numbers)
+        places = product(table.columns, table.metrics)
+        for (column, metric), value, error in zip(places, row.numbers, errors, strict=True):
+            marks = [
+                Mark(flag.kind, flag.reason)
+                for flag in table.flags
+                if (row.label in flag.rows or group.key(row) in flag.rows)
+                and (not flag.columns or column.title in flag.columns)
+                and (not flag.metrics or metric in flag.metrics)
+            ]
+            number = Number(
+                label=label,
+                table=name,
+                printed_in=f"Table {table.number}" if table.number else f"{label}'s table",
+                suite=table.suite,
+                settings=tuple(row.settings or column.settings),
+                methods=tuple(row.methods),
+                metric=metric,
+                value=value,
+                error=error,
+                decimals=max(table.decimals, len(repr(value).partition(".")[2])),
+                protocol=row.protocol or table.protocol,
+                runs=row.runs,
+                selected_on=table.selected_on,
+                marks=tuple(marks),
+            )
+            line.append(number)
+        found.append(line)
+    return found
+
+
+def _computed_marks(numbers: list[Number]) -> dict[Number, tuple[Mark, ...]]:
+    marks: dict[Number, tuple[Mark, ...]] = {}
+    pairs = [((fpr, auroc), mark) for fpr, auroc, mark in impossible_pairs(numbers)]
+    for concerned, mark in [*pairs, *conflicts(numbers)]:
+        for number in concerned:
+            marks[number] = (*marks.get(number, ()), mark)
+    return marks
+
+
+def auroc_bounds(fpr: float, rounding: float = 0.0) -> tuple[float, float]:
+    """The AUROC that an FPR at 95 % allows, in percent.
+
+    The curve of OOD flagged over ID flagged passes through (5 %, 100 % - FPR) and never falls: the area under it is at
+    least what lies right of that point below it, and at most all but what lies left of it above it. `rounding` is how
+    far the FPR may be from what is printed.
+    """
+    return 0.95 * (100 - fpr - rounding), 100 - 0.05 * (fpr - rounding)
+
+
+def impossible_pairs(numbers: Iterable[Number]) -> list[tuple[Number, Number, Mark]]:
+    """FPR and AUROC of one row and setting that cannot both be right."""
+    pairs: dict[tuple[object, ...], dict[str, Number]] = {}
+    for number in numbers:
+        if number.metric in ("fpr95", "auroc"):
+            place = (number.label, number.table, number.suite, number.settings, number.methods)
+            pairs.setdefault(place, {})[number.metric] = number
+    found = []
+    for pair in pairs.values():
+        if len(pair) == 2:
+            fpr, auroc = pair["fpr95"], pair["auroc"]
+            least, most = auroc_bounds(fpr.value, fpr.rounding)
+            if not least <= auroc.value + auroc.rounding or not auroc.value - auroc.rounding <= most:
+                limit = f"at most {most:.2f}" if auroc.value > most else f"at least {least:.2f}"
+                reason = f"AUROC {auroc.text} with FPR {fpr.text} cannot be, {limit} can"
+                found.append((fpr, auroc, Mark("impossible", reason)))
+    return found
+
+
+def conflicts(numbers: Iterable[Number]) -> list[tuple[tuple[Number, ...], Mark]]:
+    """Numbers of one source for one cell that differ by more than rounding."""
+    cells: dict[tuple[object, ...], list[Number]] = {}
+    for number in numbers:
+        for method in number.methods:
+            place = (number.label, number.selected_on, number.suite, number.settings, method, number.metric)
+            cells.setdefault(place, []).append(number)
+    found: dict[frozenset[Number], tuple[tuple[Number, ...], Mark]] = {}
+    for cell in cells.values():
+        if any(abs(a.value - b.value) > max(a.rounding, b.rounding) + 1e-9 for a in cell for b in cell):
+            printed: dict[str, list[str]] = {}
+            for number in cell:
+                printed.setdefault(number.text, []).append(number.printed_in)
+            reason = ", ".join(f"{_listed(places)} {text}" for text, places in printed.items())
+            found[frozenset(cell)] = tuple(cell), Mark("conflict", reason)
+    largest = [key for key in found if not any(key < other for other in found)]  # names of one row make subsets
+    return [found[key] for key in largest]
+
+
+def _listed(places: Sequence[str]) -> str:
+    """Table 6; Tables 2, 3 and 10."""
+    if len(places) == 1:
+        return f"{places[0]} prints"
+    numbers = [place.removeprefix("Table ") for place in places]
+    return f"Tables {', '.join(numbers[:-1])} and {numbers[-1]} print"

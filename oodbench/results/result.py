@@ -1,0 +1,307 @@
+"""Results: one JSON file per cell, its raw scores beside it. Reading is strict. Imports no torch.
+
+Folder: <results>/<suite>[-<preset>]/<setting>/<method>/seed<seed>-<key>.json, with .npz (raw scores) and .jsonl
+(training log) of the same name. The fields are described in docs/results.md.
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from statistics import fmean
+from textwrap import shorten
+from typing import Any, Literal, get_type_hints
+
+import msgspec
+import numpy as np
+
+from oodbench.config.recipe import Recipe
+from oodbench.config.schema import Misfit, conform, spell
+from oodbench.config.suite import Contents, Setting, Suite
+from oodbench.errors import UserError
+from oodbench.files import write_atomically, write_text
+from oodbench.results.metrics import Scored
+
+SCHEMA = 2
+WEIGHTS = "weights"  # the folder of cached weights inside a results folder
+
+
+@dataclass(frozen=True)
+class ComponentRun:
+    """A trainer or scorer as it ran."""
+
+    name: str
+    display: str  # as its author spells it
+    code: str  # name@version, or name@digest where the code is not what oodbench ships
+    values: dict[str, Any]  # of every hyperparameter
+    changed: dict[str, Any] = field(default_factory=dict)  # those that the user set to another than the default
+
+
+@dataclass(frozen=True)
+class MethodRun:
+    """A method as it ran."""
+
+    name: str
+    display: str  # as its author spells it
+    group: str  # of rows in a table
+    trainer: ComponentRun
+    scorer: ComponentRun
+    starts_from: list[ComponentRun] = field(default_factory=list)  # trainers before this one, the nearest first
+
+
+@dataclass(frozen=True)
+class Search:
+    """Which draw of a random search a result is."""
+
+    draw: int
+    of: str  # the variant of draw 0
+
+
+@dataclass(frozen=True)
+class Config:
+    """What ran, as the values that ran."""
+
+    suite: Contents  # of the suite file, under its preset
+    setting: Setting
+    method: MethodRun
+    recipe: Recipe  # of the two in the suite, the one that trained
+    code: dict[str, str]  # the components of the harness, the network and the corruptions, as name@version
+    threads: int  # on a CPU
+    init: str | None = None  # digest of the weights given by --init
+    search: Search | None = None
+
+
+@dataclass(frozen=True)
+class SetRead:
+    """A data set that was read."""
+
+    fingerprint: str
+    source: str
+
+
+@dataclass(frozen=True)
+class PartRead:
+    """The images that played one part."""
+
+    rows: int
+    digest: str
+    origin: str
+
+
+@dataclass(frozen=True)
+class DataRead:
+    sets: dict[str, SetRead] = field(default_factory=dict)
+    parts: dict[str, PartRead] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EpochAccuracies:
+    """Accuracies by domain at the end of an epoch, where a setting holds out domains."""
+
+    epoch: int
+    step: int
+    validation: dict[str, float]  # on the validation part of every domain
+    test: dict[str, float]  # on the test part of the held-out ones
+
+    @property
+    def on_training_domains(self) -> float:
+        return fmean(value for domain, value in self.validation.items() if domain not in self.test)
+
+    @property
+    def on_held_out_domains(self) -> float:
+        return fmean(self.validation[domain] for domain in self.test)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One cell: what was run and what came out. Every field is described in docs/results.md."""
+
+    suite: str
+    preset: str | None
+    setting: str
+    method: str
+    seed: int
+    status: Literal["ok", "failed"]
+    error: str | None
+    traceback: str | None
+    metrics: dict[str, float]
+    metrics_version: int
+    key: str
+    variant: str
+    training: str
+    config: Config
+    seeds: dict[str, int]
+    versions: dict[str, str]
+    commit: str | None
+    device: str
+    machine: dict[str, str]
+    data: DataRead
+    weights: str | None
+    notes: dict[str, Any]
+    domain_accuracies: list[EpochAccuracies]
+    seconds: dict[str, float]
+    written: str
+    schema: int = SCHEMA
+    path: Path | None = field(default=None, compare=False)  # where it was read from; not stored
+
+    @property
+    def suite_label(self) -> str:
+        return self.suite if self.preset is None else f"{self.suite}-{self.preset}"
+
+    @property
+    def group(self) -> str:
+        return self.config.method.group
+
+    @property
+    def draw(self) -> int:
+        """Of a random search; 0 for the values of the suite and the methods."""
+        return 0 if self.config.search is None else self.config.search.draw
+
+    @property
+    def family(self) -> str:
+        """What all draws of one search have in common: the variant of draw 0."""
+        return self.variant if self.config.search is None else self.config.search.of
+
+    @property
+    def ran_suite(self) -> Suite:
+        """The suite as it ran, whatever its file says today."""
+        return Suite(self.suite, Path(self.suite), self.preset, self.config.suite)
+
+    @property
+    def settings_order(self) -> list[str]:
+        """The columns of its suite."""
+        suite = self.ran_suite
+        return [suite.setting_name(setting) for setting in suite.settings]
+
+    @property
+    def held_out(self) -> tuple[str, ...]:
+        """The domains that the setting holds out."""
+        return tuple(self.ran_suite.held_out(self.config.setting))
+
+
+class Unreadable(Exception):
+    """A file that is not a result this version can read, and why."""
+
+
+@cache
+def _types() -> dict[str, Any]:
+    """The fields of a file and their types."""
+    return {name: type_ for name, type_ in get_type_hints(Result).items() if name != "path"}
+
+
+@cache
+def _stored() -> Any:
+    """None of the fields may be missing, and no other be there."""
+    return msgspec.defstruct("Stored", list(_types().items()), forbid_unknown_fields=True)
+
+
+@cache
+def _decoder() -> "msgspec.json.Decoder[Any]":
+    return msgspec.json.Decoder(_stored())
+
+
+def write(result: Result, path: Path, scores: dict[str, Scored], log: list[dict[str, Any]]) -> None:
+    """Raw scores and log first: a result that exists is complete."""
+    _keep_unreadable(path)
+    if scores:
+        arrays = {
+            f"{split}_{name}": array
+            for split, s in scores.items()
+            for name, array in vars(s).items()
+            if array is not None
+        }
+        write_atomically(path.with_suffix(".npz"), lambda file: np.savez_compressed(file, **arrays))
+    if log:
+        write_text(path.with_suffix(".jsonl"), "".join(json.dumps(record) + "\n" for record in log))
+    write_text(path, as_json(result))
+
+
+def as_json(result: Result) -> str:
+    values = asdict(result)
+    del values["path"]
+    for kind in ("presets", "sweeps", "search"):  # what may be run, not what was
+        del values["config"]["suite"][kind]
+    return json.dumps(values, indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _keep_unreadable(path: Path) -> None:
+    """A file that stands where the result goes, but is none, is moved aside and not lost."""
+    if path.exists():
+        try:
+            read(path)
+        except Unreadable:
+            aside, n = path.with_suffix(".json.unreadable"), 1
+            while aside.exists():
+                aside, n = path.with_suffix(f".json.unreadable{n}"), n + 1
+            os.replace(path, aside)
+
+
+def read(path: Path) -> Result:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {error.strerror}") from None
+    try:
+        stored = _decoder().decode(content.removeprefix(b"\xef\xbb\xbf"))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Unreadable(_reason(content, str(error))) from None
+    if stored.schema != SCHEMA:
+        raise Unreadable(_reason(content, ""))
+    return Result(**{name: getattr(stored, name) for name in stored.__struct_fields__}, path=path)
+
+
+def _reason(content: bytes, problem: str) -> str:
+    """Why a file is not a result, in words."""
+    try:
+        values = json.loads(content.decode("utf-8-sig"))
+        json.dumps(values, ensure_ascii=False).encode()  # \ud800 is JSON, but not text
+    except (ValueError, RecursionError):
+        return "truncated, or not JSON"
+    if not isinstance(values, dict) or type(values.get("schema")) is not int or "variant" not in values:
+        return "not an oodbench result"
+    if values["schema"] > SCHEMA:
+        return f"written by a newer oodbench (schema {values['schema']}, this one reads {SCHEMA}); upgrade oodbench"
+    if values["schema"] == 1:
+        return "made by oodbench 0.1; run again, or read it with 0.1"
+    if values["schema"] != SCHEMA:
+        return f"not a result of schema {SCHEMA}"
+    wrong = [name for name in _types() if name not in values] + sorted(set(values) - set(_types()))
+    if wrong:
+        return f"not a result of schema {SCHEMA}: missing or unknown field {wrong[0]!r}"
+    try:
+        for name, type_ in _types().items():
+            conform(values[name], type_, (name,))
+    except Misfit as error:
+        problem = f"{spell(error.place)!r}: {error.message}"
+    return shorten(f"damaged: {problem}", 120)
+
+
+def read_scores(path: Path) -> dict[str, Scored]:
+    """The raw scores and predictions of a result, by split, for any metric one may think of later."""
+    with np.load(path.with_suffix(".npz"), allow_pickle=False) as arrays:
+        splits = dict.fromkeys(name.rsplit("_", 1)[0] for name in arrays.files)
+        return {s: Scored(arrays[f"{s}_scores"], arrays[f"{s}_predictions"], arrays.get(f"{s}_labels")) for s in splits}
+
+
+def read_folder(folder: Path) -> tuple[list[Result], dict[Path, str]]:
+    """Every result below a folder, and what could not be read and why."""
+    if not folder.is_dir():
+        raise UserError(
+            f"there is no results folder '{folder}'; make one with: oodbench run --suite digits-c --results {folder}"
+        )
+    results, problems = [], {}
+    for path in sorted(_json_files(folder)):
+        try:
+            results.append(read(path))
+        except Unreadable as error:
+            problems[path] = str(error)
+    return results, problems
+
+
+def _json_files(folder: Path) -> list[Path]:
+    found = []
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(parent, name) for name in files if name.endswith(".json") and not name.startswith(".")]
+    return found

@@ -1,0 +1,106 @@
+"""Trainings and cells: what a plan is made of. A cell is suite x setting x method with its values x seed."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from oodbench import digests
+from oodbench.config import search
+from oodbench.config.recipe import Recipe
+from oodbench.config.registry import Component, MethodSpec
+from oodbench.config.suite import Setting, Suite
+from oodbench.results import result as results
+from oodbench.running import keys
+
+
+@dataclass(frozen=True)
+class Training:
+    """One set of weights. What does not read the wild mixture is the same training in every setting."""
+
+    suite: Suite
+    trainer: Component
+    seed: int
+    setting: Setting | None  # None where the weights do not depend on it
+    parent: "Training | None"  # whose weights it starts from
+    init: Path | None = None  # weights given by the user that stand for this training
+    draw: search.Draw | None = None  # of a random search; its values are those of suite and trainer
+    marks: Mapping[str, str] = field(default_factory=dict)  # names of the data sets it reads and their fingerprints
+
+    @property
+    def root(self) -> "Training":
+        return self if self.parent is None else self.parent.root
+
+    @property
+    def chain(self) -> "list[Training]":
+        """From the root to this one."""
+        return [self] if self.parent is None else [*self.parent.chain, self]
+
+    @cached_property
+    def init_digest(self) -> str | None:
+        return None if self.init is None else keys.file_digest(self.init, "--init")
+
+    @property
+    def reads_wild(self) -> bool:
+        return "wild" in self.trainer.card.needs
+
+    @property
+    def recipe_name(self) -> str:
+        return "scratch" if self.parent is None else "finetune"
+
+    @property
+    def recipe(self) -> Recipe:
+        recipe: Recipe = getattr(self.suite.contents.recipes, self.recipe_name)
+        return recipe
+
+    @cached_property
+    def key(self) -> str:
+        return digests.of_values(keys.of_training(self))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The unit that is planned, run, stored and resumed."""
+
+    setting: Setting
+    method: MethodSpec
+    training: Training
+    folder: Path
+    marks: Mapping[str, str] = field(default_factory=dict)  # names of the data sets it reads and their fingerprints
+    drawn_from: "Cell | None" = None  # of a random search: its draw 0
+
+    @property
+    def suite(self) -> Suite:
+        return self.training.suite
+
+    @property
+    def seed(self) -> int:
+        return self.training.seed
+
+    @cached_property
+    def key(self) -> str:
+        return digests.of_values(keys.of_cell(self))
+
+    @cached_property
+    def variant(self) -> str:
+        """The key without the seed: what a mean over seeds must have in common."""
+        return digests.of_values(keys.of_cell(self, with_seed=False))
+
+    @cached_property
+    def path(self) -> Path:
+        setting = self.suite.setting_name(self.setting)
+        method = re.sub(r"[^\w.,=+-]", "_", self.method.label)[:200]  # a hyperparameter may be any text
+        name = f"seed{self.seed}-{self.key[:8]}.json"
+        return self.folder / self.suite.label / setting / method / name
+
+    def __str__(self) -> str:
+        draw = f" / {self.training.draw}" if self.training.draw is not None else ""
+        return f"{self.suite.setting_name(self.setting)} / {self.method.label} / seed {self.seed}{draw}"
+
+    def is_done(self) -> bool:
+        try:
+            result = results.read(self.path)
+        except results.Unreadable:
+            return False
+        return result.key == self.key and result.status == "ok"

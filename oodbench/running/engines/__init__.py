@@ -1,0 +1,1 @@
+"""A plan in, its results out: where a plan runs."""

@@ -1,0 +1,116 @@
+"""What a result depends on, stated here and nowhere else. Equal keys, equal numbers.
+
+Code counts as name@version (`identity`), values as they are, data sets by their content, files of weights too. Where a
+module or a folder lies, times and object identities do not count. Metrics do not either: they are derived from the raw
+scores, and a result names their version.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oodbench import digests
+from oodbench.config import identity
+from oodbench.config.cards import catalogue
+from oodbench.config.schema import values_of
+from oodbench.config.suite import FOLDER, NONE, NetworkChoice, Setting, Source, Suite
+from oodbench.data.splits import dataset
+from oodbench.errors import UserError
+
+if TYPE_CHECKING:
+    from oodbench.running.cells import Cell, Training
+
+TRAINING = ("parts", "batches", "classifier", "loop")  # the components of the harness that weights come through
+SCORING = ("outputs",)  # and raw scores
+
+
+def of_training(training: "Training", with_seed: bool = True) -> dict[str, Any]:
+    """Everything that a set of weights depends on."""
+    contents = training.suite.contents
+    return {
+        "code": {name: identity.of_harness(name) for name in TRAINING},
+        "trainer": training.trainer.identity(),
+        "network": network(contents.network),
+        "recipe": stated(training.recipe),
+        "id": source(contents.id),
+        "data": training.marks[dataset(contents.id.dataset).name],
+        "splits": stated(contents.splits),
+        "mixture": contents.mixture if training.reads_wild else None,
+        "shift": _seen(training),
+        "seed": training.seed if with_seed else None,
+        "init": training.init_digest,
+        "parent": of_training(training.parent, with_seed) if training.parent else None,
+        "precision": contents.precision,
+        "threads": training.suite.threads,
+    }
+
+
+def of_cell(cell: "Cell", with_seed: bool = True) -> dict[str, Any]:
+    """Everything that raw scores depend on."""
+    return {
+        "training": of_training(cell.training, with_seed),
+        "code": {name: identity.of_harness(name) for name in SCORING},
+        "scorer": cell.method.scorer.identity(),
+        "shift": _shift(cell.suite, cell.setting, cell.marks),
+    }
+
+
+def stated(record: Any) -> dict[str, Any]:
+    """The fields that differ from their defaults: one that oodbench learns later leaves old keys alone.
+
+    Changing a default therefore takes a new version of what reads it.
+    """
+    defaults = {
+        f.name: f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
+        for f in dataclasses.fields(record)
+    }
+    return {name: value for name, value in values_of(record).items() if value != defaults[name]}
+
+
+def source(source: Source) -> dict[str, Any]:
+    """A folder counts by its content, which is among the marks, and not by its place or name."""
+    values = {**stated(source), "dataset": FOLDER if source.dataset.startswith(FOLDER) else source.dataset}
+    if source.embed is not None:
+        values["embed"] = [source.embed, identity.of_harness("embedding")]
+    return values
+
+
+def network(choice: NetworkChoice) -> dict[str, Any]:
+    """A file of weights counts by its content."""
+    options = dict(choice.options)
+    if options.get("weights"):
+        options["weights"] = file_digest(Path(str(options["weights"])), "network.weights")
+    return {"code": identity.of_card(catalogue("networks")[choice.name]), "options": options}
+
+
+def file_digest(path: Path, option: str) -> str:
+    try:
+        return digests.of_file(path)
+    except OSError as error:
+        raise UserError(f"cannot read '{path}': {error.strerror}; {option} takes a file of weights") from None
+
+
+def _seen(training: "Training") -> dict[str, Any] | None:
+    """What a training sees of its setting."""
+    setting = training.setting
+    if setting is None:
+        return None
+    held_out = training.suite.held_out(setting)
+    if not held_out or training.reads_wild:
+        return _shift(training.suite, setting, training.marks)
+    # The domains that are left and, without a mixture to feed, all of their images.
+    return {"held_out": held_out, "mixture": setting.semantic != NONE}
+
+
+def _shift(suite: Suite, setting: Setting, marks: Mapping[str, str]) -> dict[str, Any]:
+    """Where the images of a setting come from."""
+    contents = suite.contents
+    corrupted = setting.covariate not in contents.covariate and contents.corruptions is not None
+    return {
+        "setting": stated(setting),
+        "semantic": source(contents.semantic[setting.semantic]) if setting.semantic != NONE else None,
+        "covariate": None if corrupted else source(contents.covariate[setting.covariate]),
+        "corruptions": identity.of_family(contents.corruptions) if corrupted and contents.corruptions else None,
+        "data": {f"{FOLDER}{mark}" if name.startswith(FOLDER) else name: mark for name, mark in sorted(marks.items())},
+    }

@@ -1,0 +1,68 @@
+"""The contract of a method, for whoever writes one: `check_method` tries every rule that our own methods keep.
+
+    from oodbench.testing import check_method
+    check_method("my_method.py")
+
+A rule that is broken is a Violation, in one sentence. `oodbench check-method FILE` does the same.
+"""
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+from oodbench.config.cards import NOT_YET, Card, load_class, read_cards
+from oodbench.config.registry import read_method
+from oodbench.errors import UserError
+from oodbench.running.mistakes import in_words
+from oodbench.testing import scorer_rules, trainer_rules
+from oodbench.testing.contract import RULES, Rule, Subject, Violation, subjects
+from oodbench.testing.toy_problem import toy
+
+__all__ = ["RULES", "Violation", "check_method", "checks", "scorer_rules", "trainer_rules"]
+
+
+def check_method(method: type | str | Path) -> list[str]:
+    """Try every rule on a class, or on the one method of a file; the rules, all of which hold, or a Violation."""
+    return list(checks(method))
+
+
+def checks(method: type | str | Path) -> Iterator[str]:
+    """The same one by one."""
+    card, cls = _class_and_card(method)
+    for need in sorted(card.needs & NOT_YET):
+        raise UserError(f"'{card.name}' needs {need}, which this version of oodbench does not provide")
+    for rule in RULES:
+        if rule.kind in ("", card.kind):
+            for subject in subjects(card, cls, rule.cases):
+                _try(rule, subject)
+            yield rule.sentence
+
+
+def _class_and_card(method: type | str | Path) -> tuple[Card, type]:
+    if not isinstance(method, type):
+        path = Path(method).resolve()
+        if not path.is_file() or path.suffix != ".py":
+            raise UserError(f"there is no file '{method}' that ends in .py; give the path of a method's file")
+        card = read_method(path, f"oodbench_plugin_{path.stem}")
+        return card, load_class(card)
+    try:
+        path = Path(inspect.getsourcefile(method) or "").resolve()
+        cards = [card for card in read_cards(path, method.__module__) if card.class_name == method.__name__]
+    except (TypeError, OSError):
+        cards = []
+    if not cards:
+        raise UserError(f"'{method.__name__}' is no class derived from Trainer or Scorer in a file; save it in one")
+    return cards[0], method
+
+
+def _try(rule: Rule, subject: Subject) -> None:
+    broken = f"'{subject.label}' breaks the rule that {rule.sentence}"
+    try:
+        rule.holds(subject, toy())
+    except Violation as violation:
+        raise Violation(f"{broken}: {violation}") from None
+    except UserError as refusal:
+        if not subject.values and subject.key is None:  # a changed value may not go with the other defaults
+            raise Violation(f"{broken}: {refusal}") from refusal
+    except Exception as error:
+        raise Violation(f"{broken}: {in_words(subject.card, error)}") from error

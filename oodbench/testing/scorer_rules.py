@@ -1,0 +1,177 @@
+"""What every scorer promises."""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from oodbench.learning.evaluation import fit, one_per_row
+from oodbench.learning.method import Scorer
+from oodbench.learning.outputs import Outputs
+from oodbench.running.mistakes import in_words
+from oodbench.testing.contract import Subject, Violation, require, require_some_effect, rule
+from oodbench.testing.simulated_device import AwayTensor, simulated
+from oodbench.testing.toy_problem import Toy
+
+
+def scores_of(scorer: Scorer, out: Outputs) -> Tensor:
+    """As a run asks for them."""
+    with torch.no_grad():
+        return one_per_row(scorer, out)
+
+
+def rows_of(out: Outputs, rows: Any) -> Outputs:
+    return Outputs(out.model, out.images[rows], out.features[rows], out.logits[rows])
+
+
+def require_same(got: Tensor, expected: Tensor, details: str, tolerance: float = 1e-4) -> None:
+    """To a small part of the spread of the scores, the unit in which a difference could matter."""
+    require(got.shape == expected.shape, details)
+    require((got - expected).abs().max() <= tolerance * expected.std(), details)
+
+
+@rule("Scorer", "defaults", "it fits the training rows and scores two rows")
+def scores_two_rows(subject: Subject, problem: Toy) -> None:
+    scores_of(subject.fitted_on(problem), rows_of(problem.unseen_outputs(), slice(2)))
+
+
+@rule("Scorer", "values", "scores are one finite number per row")
+def one_finite_number_per_row(subject: Subject, problem: Toy) -> None:
+    scores = scores_of(subject.fitted_on(problem), problem.unseen_outputs())
+    require(scores.is_floating_point(), f"scores are {scores.dtype}; return floating-point numbers")
+    require(scores.isfinite().all(), "some are not finite")
+    require(scores.std() > 0, "all rows have the same score")
+
+
+@rule("Scorer", "values", "scores do not depend on the batch or the row order")
+def each_row_on_its_own(subject: Subject, problem: Toy) -> None:
+    scorer, out = subject.fitted_on(problem), many_rows(problem)
+    scores = scores_of(scorer, out)
+    order = torch.randperm(len(scores), generator=torch.Generator().manual_seed(0))
+    require_same(scores_of(scorer, rows_of(out, order)), scores[order], "rows in another order score otherwise")
+    for size in (7, 100):
+        chunks = [scores_of(scorer, rows_of(out, rows)) for rows in order.split(size)]
+        require_same(torch.cat(chunks), scores[order], f"rows in batches of {size} score otherwise")
+    one_by_one = [scores_of(scorer, rows_of(out, slice(i, i + 1))) for i in range(180, 240)]
+    require_same(torch.cat(one_by_one), scores[180:240], "a row on its own scores otherwise")
+
+
+def many_rows(problem: Toy) -> Outputs:
+    """260 rows, more than any scorer takes at once."""
+    both = problem.train_outputs(), problem.unseen_outputs()
+    images, features, logits = (torch.cat([getattr(o, k) for o in both]) for k in ("images", "features", "logits"))
+    return Outputs(both[1].model, images, features, logits)
+
+
+@rule("Scorer", "values", "scoring and fitting again give the same scores")
+def repeats(subject: Subject, problem: Toy) -> None:
+    train, validation, unseen = problem.train_outputs(), problem.validation_outputs(), problem.unseen_outputs()
+    scorer = subject.fitted(train, validation)
+    scores = scores_of(scorer, unseen)
+    require(torch.equal(scores_of(scorer, unseen), scores), "scoring again gives others")
+    fit(scorer, train, validation if "validation" in subject.card.needs else None)
+    require(torch.equal(scores_of(scorer, unseen), scores), "fitting again gives others")
+    other = subject.fitted(train, validation)
+    require(torch.equal(scores_of(other, unseen), scores), "another object gives others; draw from a seeded generator")
+
+
+@rule("Scorer", "values", "a new fit forgets the last one")
+def forgets(subject: Subject, problem: Toy) -> None:
+    train, validation, unseen = problem.train_outputs(), problem.validation_outputs(), problem.unseen_outputs()
+    assert train.y is not None
+    scorer = subject.fitted(replace(rows_of(train, slice(100)), y=train.y[:100]), validation)
+    with torch.no_grad():
+        fit(scorer, train, validation if "validation" in subject.card.needs else None)
+    expected = scores_of(subject.fitted(train, validation), unseen)
+    require(torch.equal(scores_of(scorer, unseen), expected), "scores depend on rows it was fitted to before")
+
+
+def state(out: Outputs) -> tuple[dict[str, Tensor | None], list[Any]]:
+    """Everything a scorer could change: tensors copied, switches as they are."""
+    model = out.model
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    tensors |= {key: getattr(out, key) for key in ("images", "features", "logits", "y")}
+    switches: list[Any] = [module.training for module in model.modules()]
+    switches += [(p.requires_grad, p.grad is None) for p in model.parameters()]
+    return {key: None if t is None else t.clone() for key, t in tensors.items()}, switches
+
+
+def same_state(a: tuple[dict[str, Any], list[Any]], b: tuple[dict[str, Any], list[Any]]) -> bool:
+    return a[1] == b[1] and all(a[0][k] is b[0][k] is None or torch.equal(a[0][k], b[0][k]) for k in a[0] | b[0])
+
+
+@rule("Scorer", "values", "fitting and scoring change neither the model nor the outputs")
+def changes_nothing(subject: Subject, problem: Toy) -> None:
+    train, validation, unseen = problem.train_outputs(), problem.validation_outputs(), problem.unseen_outputs()
+    before = [state(out) for out in (train, validation, unseen)]
+    scores_of(subject.fitted(train, validation), unseen)
+    after = [state(out) for out in (train, validation, unseen)]
+    require(all(map(same_state, before, after)), "weights, buffers, outputs or switches are others than before")
+
+
+@rule("Scorer", "values", "scores are the same with and without gradients")
+def same_under_gradients(subject: Subject, problem: Toy) -> None:
+    train, validation, unseen = problem.train_outputs(), problem.validation_outputs(), problem.unseen_outputs()
+    without = scores_of(subject.fitted(train, validation), unseen)
+    scorer = subject.make()
+    with torch.enable_grad():
+        fit(scorer, train, validation if "validation" in subject.card.needs else None)
+        scores = scorer.score(unseen)
+    require(torch.equal(scores.detach(), without), "they differ")
+    require(not without.requires_grad, "scores ask for a gradient where there is none")
+
+
+@rule("Scorer", "values", "labels are not read when scoring")
+def reads_no_labels(subject: Subject, problem: Toy) -> None:
+    scorer, unseen = subject.fitted_on(problem), problem.unseen_outputs()
+    scores = scores_of(scorer, unseen)
+    labelled = replace(unseen, y=torch.arange(len(scores)) % problem.data.num_classes)
+    require(torch.equal(scores_of(scorer, labelled), scores), "with labels the scores are others")
+
+
+@rule("Scorer", "values", "scores stay on the device of the tensors")
+def scores_where_it_is(subject: Subject, problem: Toy) -> None:
+    train, validation, unseen = problem.train_outputs(), problem.validation_outputs(), problem.unseen_outputs()
+    expected = scores_of(subject.fitted(train, validation), unseen)
+    with simulated() as device:
+        try:
+            scorer = subject.fitted(moved(train, device), moved(validation, device))
+            scores = scores_of(scorer, moved(unseen, device))
+        except RuntimeError as error:
+            if "was given tensors on" not in str(error):
+                raise
+            raise Violation(
+                f"{in_words(subject.card, error)}; make tensors on the device of those you are given"
+            ) from error
+        is_there = isinstance(scores, AwayTensor)
+    require(is_there, "they come back on the CPU; leave out .cpu()")
+    require_same(scores.home, expected, "they differ there")  # type: ignore[attr-defined]
+
+
+def moved(out: Outputs, device: torch.device) -> Outputs:
+    """On a device as a run has it there: the images stay at home."""
+    model = copy.deepcopy(out.model).to(device)
+    features, logits = (tensor.clone().to(device) for tensor in (out.features, out.logits))
+    return Outputs(model, out.images, features, logits, None if out.y is None else out.y.clone().to(device))
+
+
+@rule("Scorer", "hyperparameters", "every hyperparameter changes the scores")
+def hyperparameter_changes_scores(subject: Subject, problem: Toy) -> None:
+    unseen = problem.unseen_outputs()
+
+    def outcome(changed: Subject) -> Tensor:
+        return scores_of(changed.fitted_on(problem), unseen)
+
+    def differs(scores: Tensor, default: Tensor) -> bool:
+        return bool((scores - default).abs().max() > 1e-3 * default.std())
+
+    require_some_effect(subject, outcome, differs)
+
+
+@rule("Scorer", "values", "what is learnt does not show in the repr")
+def hides_what_it_learnt(subject: Subject, problem: Toy) -> None:
+    scorer = subject.fitted_on(problem)
+    scores_of(scorer, problem.unseen_outputs())
+    require(repr(scorer) == repr(subject.make()), "a fitted one prints otherwise; do not set hyperparameters in fit")

@@ -1,0 +1,37 @@
+"""Evaluation as a whole: what is passed and scored, and in which pieces."""
+
+import numpy as np
+import torch
+
+import oodbench
+from oodbench.learning import evaluation, outputs
+from oodbench.results.result import read_scores
+
+SCORERS = "msp,energy,odin,mahalanobis,vim,knn"
+
+
+def run(folder):
+    return oodbench.run("digits-c", SCORERS, ["unseen-digits"], preset="smoke", results=folder)
+
+
+def test_a_large_split_is_scored_in_parts_with_the_same_scores(tmp_path, monkeypatch):
+    at_once = run(tmp_path / "at-once")
+    seen = []
+    split = outputs.Outputs.split
+    monkeypatch.setattr(evaluation, "ROWS", 7)
+    monkeypatch.setattr(outputs.Outputs, "split", lambda out, size: seen.append(size) or split(out, size))
+    in_parts = run(tmp_path / "in-parts")
+    assert set(seen) == {7}
+    for one, other in zip(at_once, in_parts, strict=True):
+        for part, scored in read_scores(one.path).items():
+            np.testing.assert_allclose(read_scores(other.path)[part].scores, scored.scores, rtol=1e-5, atol=1e-7)
+
+
+def test_on_a_cpu_large_images_pass_few_at_a_time(new_model):
+    sizes = []
+    model = new_model()
+    model.features = lambda x: sizes.append(len(x)) or torch.zeros(len(x), model.head.in_features)
+    for side, expected in ((32, 32), (28, 256)):
+        sizes.clear()
+        outputs.forward(model, torch.zeros(300, 1, side, side, dtype=torch.uint8))
+        assert sizes[0] == expected and sum(sizes) == 300

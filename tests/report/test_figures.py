@@ -1,0 +1,311 @@
+"""Figures: what they show against numbers worked by hand, labels that can be read, files that can be repeated."""
+
+import json
+import math
+import re
+import shutil
+from dataclasses import replace
+
+import matplotlib
+import numpy as np
+import pytest
+from command_line import assert_done, assert_refused, oodbench, python, smoke
+from made_results import a_result
+from PIL import Image
+
+from oodbench.cli import plot
+from oodbench.config import suite as suites
+from oodbench.report import figures
+from oodbench.results import metrics
+from oodbench.results import result as results
+
+DETECTION, WILD = "OOD detection", "Learning with wild data"
+PAIR = ("woods", "scone")
+CONTENTS = replace(suites.load("cifar10-c").contents, settings=[suites.Column("svhn")])
+
+
+def result(method="msp", seed=0, setting="svhn", group=DETECTION, pi_c=0.5, margin=None, **fields):
+    values = {"covariate_acc": 0.5, "id_acc": 0.5, "fpr95": 0.5, "auroc": 0.5}
+    values |= {name: fields.pop(name) for name in list(fields) if name in values}
+    made = {
+        "setting": {"semantic": "svhn", "pi_c": pi_c}, "group": group, "contents": CONTENTS,
+        "values": {} if margin is None else {"margin": margin},
+    }  # fmt: skip
+    return a_result("cifar", method, setting, seed, made=made, **{"metrics": values, **fields})
+
+
+def drawn(name, found, methods=(), setting=0):
+    return figures.draw(name, figures.studies(found, [])[setting], methods, PAIR)
+
+
+def curve(axes, label):
+    """Positions and heights of the line that a legend calls so."""
+    handles, labels = axes.get_legend_handles_labels()
+    line = handles[labels.index(label)].lines[0]
+    return line.get_xdata().tolist(), pytest.approx(line.get_ydata().tolist())
+
+
+def markers(drawing):
+    """Of a trade-off: the points of every group."""
+    axes = drawing.figure.axes[0]
+    return {line.get_label(): line.get_xydata().tolist() for line in axes.lines if line.get_label() in figures.GROUPS}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Of runs of a second: three methods, margins one by one and chosen among, two ratios, and a second setting."""
+    home = tmp_path_factory.mktemp("plots") / "res"
+    assert_done(smoke(home, "msp,woods,scone", "--setting", "unseen-digits"))
+    assert_done(smoke(home, "msp", "--setting", "photo-patches"))
+    for margin in ("0", "-2", "auto"):
+        assert_done(smoke(home, "scone", "--set", f"scone.margin={margin}", "--setting", "unseen-digits"))
+    assert_done(smoke(home, "woods", "--setting", "unseen-digits,pi_c=0.1"))
+    return home
+
+
+@pytest.fixture
+def copy(folder, tmp_path):
+    """To be spoilt."""
+    shutil.copytree(folder, tmp_path / "res")
+    return tmp_path / "res"
+
+
+def runs(folder, method="scone"):
+    return sorted((folder / "digits-c-smoke" / "unseen-digits" / method).glob("*.json"))
+
+
+def test_the_trade_off_shows_means_over_seeds_in_percent():
+    found = [result("msp", s, covariate_acc=a, fpr95=f) for s, (a, f) in enumerate([(0.7, 0.5), (0.8, 0.3)])]
+    found += [result("scone", 0, group=WILD, covariate_acc=0.9, fpr95=0.1)]
+    drawing = drawn("tradeoff", found)
+    assert markers(drawing) == {DETECTION: [[pytest.approx(40), pytest.approx(75)]], WILD: [[10, 90]]}
+    # Standard error of 0.7 and 0.8: deviations of 5 %, variance 50, 50 / 2 = 25, its root 5 %. Of 0.5 and 0.3: 10 %.
+    bars = [bar.get_segments() for bar in drawing.figure.axes[0].collections]
+    assert np.allclose(bars[0][0], [[30, 75], [50, 75]]) and np.allclose(bars[1][0], [[40, 70], [40, 80]])
+    axes = drawing.figure.axes[0]
+    assert axes.get_xlabel() == "FPR ↓ (%)" and axes.get_ylabel() == "OOD Acc. ↑ (%)"
+    title = drawing.figure.get_suptitle()
+    assert title.startswith("cifar, svhn: ") and "seed" in title
+
+
+def test_labels_of_a_crowd_overlap_neither_each_other_nor_any_marker():
+    rng = np.random.default_rng(0)
+    crowd = [
+        result(f"method-{i:02}", covariate_acc=a, fpr95=f) for i, (a, f) in enumerate(rng.normal(0.5, 0.02, (14, 2)))
+    ]
+    crowd += [result("far-away", covariate_acc=0.1, fpr95=0.9), result("twin", covariate_acc=0.1, fpr95=0.9)]
+    drawing = drawn("tradeoff", crowd)
+    axes = drawing.figure.axes[0]
+    renderer = drawing.figure.canvas.get_renderer()
+    texts = {text.get_text(): text.get_window_extent(renderer) for text in axes.texts}
+    assert len(texts) == 14 + 1 + 1 and {"better", "far-away, twin", "method-00"} <= set(texts)
+    inside = axes.get_window_extent(renderer)
+    for name, box in texts.items():
+        assert [other for other, b in texts.items() if other != name and box.overlaps(b)] == []
+        assert inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
+        assert box.count_contains(axes.transData.transform(markers(drawing)[DETECTION])) == 0, name
+
+
+def test_the_groups_differ_without_colour():
+    assert len({marker for _, marker, _ in figures.GROUPS.values()}) == len(figures.GROUPS)
+    looks = [style[1:] for style in figures.SPLITS.values()]
+    assert all(len({look[i] for look in looks}) == len(looks) for i in range(3))
+    assert all(len({style[i] for style in figures.LINES}) == len(figures.LINES) for i in (1, 2))
+
+
+def test_only_the_configuration_run_last_counts_and_failed_runs_do_not():
+    old = result("msp", 0, covariate_acc=0.1, fpr95=0.1, variant="old", written="2026-07-01T12:00:00")
+    new = result("msp", 0, covariate_acc=0.6, fpr95=0.2, variant="new")
+    failed = result("msp", 1, variant="new", status="failed", error="diverged", metrics={})
+    drawing = drawn("tradeoff", [old, new, failed, result("scone", group=WILD)])
+    assert markers(drawing)[DETECTION] == [[20, 60]]
+    assert {(r.method, r.seed, r.variant) for r in drawing.sources} == {("msp", 0, "new"), ("scone", 0, "v")}
+
+
+def test_variants_of_a_method_that_is_there_are_left_out_and_told():
+    found = [result("scone"), result("scone,margin=-1"), result("knn,k=5"), result("msp")]
+    drawing = drawn("tradeoff", found)
+    assert {r.method for r in drawing.sources} == {"scone", "knn,k=5", "msp"}
+    assert "Left out: scone,margin=-1." in drawing.caption
+    assert drawing.remarks == ["without 1 variants, see the caption; --methods names what to show"]
+    chosen = drawn("tradeoff", found, methods=["scone", "scone,margin=-1"])
+    assert {r.method for r in chosen.sources} == {"scone", "scone,margin=-1"} and not chosen.remarks
+
+
+def test_a_name_that_looks_like_mathematics_is_drawn_as_it_stands():
+    drawing = drawn("tradeoff", [result(r"$\broken{$", covariate_acc=0.4), result("msp")])
+    assert figures.encode(drawing, None)["png"].startswith(b"\x89PNG")
+    assert r"$\broken{$" in [text.get_text() for text in drawing.figure.axes[0].texts]
+
+
+def test_the_ratio_is_taken_from_the_setting_and_a_sweep_is_one_study():
+    found = [result("scone", s, "svhn", pi_c=0.5, covariate_acc=a) for s, a in enumerate([0.7, 0.9])]
+    found += [result("scone", 0, "svhn,pi_c=0.1", pi_c=0.1, covariate_acc=0.6), result("msp", 0, "svhn")]
+    found += [result("scone", 0, "lsun", pi_c=0.5)]
+    assert [study.setting for study in figures.studies(found, [])] == ["svhn", "lsun"]
+    assert [study.setting for study in figures.studies(found, ["svhn,pi_c=0.1"])] == ["svhn,pi_c=0.1"]
+    drawing = drawn("ratio", found, setting=0)
+    assert curve(drawing.figure.axes[0], "SCONE") == ([0.1, 0.5], [60, 80])
+    assert {r.method for r in drawing.sources} == {"scone"}
+    with pytest.raises(
+        figures.NotDrawn, match="needs a method under two shares; run it with --setting lsun,pi_c=VALUE"
+    ):
+        drawn("ratio", found, setting=1)
+
+
+def test_the_margin_falls_from_left_to_right_with_the_choice_that_was_noted():
+    found = [
+        result(f"scone,margin={m:g}" if m != -10 else "scone", margin=m, covariate_acc=a, weights="gone")
+        for m, a in ((-10.0, 0.9), (0.0, 0.5), (-2.0, 0.6))
+    ]
+    shares = [{"margin": 0.0, "share": 0.5}, {"margin": -2.0, "share": 0.45}, {"margin": -10.0, "share": 0.2}]
+    found.append(result("scone,margin=auto", margin="auto", notes={"margin": -10.0, "out_share": shares}))
+    drawing = drawn("margin", found)
+    above, below = drawing.figure.axes
+    assert curve(above, "OOD Acc. ↑") == ([0, 1, 2], [50, 60, 90])
+    assert curve(below, "out%") == ([0, 1, 2], [50, 45, 20])
+    assert [label.get_text() for label in below.get_xticklabels()] == ["0", "−2", "−10"]
+    assert [text.get_text() for text in below.texts] == ["chosen"] and below.texts[0].xy[0] == 2
+    assert "as noted by the runs that chose" in drawing.caption and "is -10 (dashed" in drawing.caption
+    assert "One seed." in drawing.caption
+    again = result("scone", margin=-10.0, seed=1, covariate_acc=0.9, weights="gone")
+    assert "One seed; margin −10: 2." in drawn("margin", [*found, again]).caption
+    with pytest.raises(figures.NotDrawn, match="needs a method under two margins"):
+        drawn("margin", found[:1])
+
+
+def test_out_share_computed_again_is_what_the_selection_noted(folder):
+    """The two ways to one curve, for the margins that both trained."""
+    found, _ = results.read_folder(folder)
+    study = next(s for s in figures.studies(found, []) if s.setting == "unseen-digits")
+    margins, automatic = figures._margin_sweep(study, [])
+    assert sorted(margins) == [-10.0, -2.0, 0.0]
+    (noted,) = figures._recorded_selections(automatic)
+    (repeated,) = figures._repeated_selections(margins)
+    assert repeated.shares == {m: noted.shares[m] for m in (0.0, -2.0, -10.0)}
+    drawing = drawn("margin", [r for r in found if r.method != "scone,margin=auto"], setting=0)
+    assert "computed again from the stored weights" in drawing.caption and not drawing.remarks
+
+
+def test_the_energies_are_those_beside_the_results(folder):
+    found, _ = results.read_folder(folder)
+    drawing = drawn("energies", [r for r in found if r.setting == "unseen-digits"])
+    assert [axes.get_title().split(":")[0] for axes in drawing.figure.axes] == ["WOODS", "SCONE"]
+    for axes, of_panel in zip(drawing.figure.axes, drawing.sources, strict=True):
+        scores = results.read_scores(of_panel.path)
+        outlines = [patch.get_data() for patch in axes.patches if not patch.get_fill()]
+        for split, outline in zip(("id", "covariate", "semantic"), outlines, strict=True):
+            assert math.isclose(outline.values.sum(), 100)
+            middle = (outline.edges[:-1] + outline.edges[1:]) / 2
+            width = outline.edges[1] - outline.edges[0]
+            assert abs((middle * outline.values).sum() / 100 - scores[split].scores.mean()) < width
+        kept = np.mean(scores["id"].scores <= axes.lines[0].get_xdata()[0])
+        assert abs(kept - 0.95) < 0.005
+        missed = metrics.fpr95(scores["id"].scores, scores["semantic"].scores)
+        assert axes.get_title().endswith(f": FPR {100 * missed:.1f} %")
+        assert axes.get_xlabel() == "Energy (higher: more OOD)"
+
+
+def test_methods_beside_each_other_share_the_seed():
+    found = [result(method, seed) for method in PAIR for seed in ((0, 1, 2) if method == "woods" else (1, 2))]
+    study = figures.studies(found, [])[0]
+    assert [(r.method, r.seed) for r in figures._beside(study, [], PAIR)] == [("woods", 1), ("scone", 1)]
+    with pytest.raises(figures.NotDrawn, match="have no seed in common; run them with the same --seeds"):
+        figures._beside(figures.studies([found[0], found[-1]], [])[0], [], PAIR)
+    with pytest.raises(figures.NotDrawn, match="no results of knn; choose others with --methods"):
+        figures._beside(study, ["knn"], PAIR)
+
+
+def test_one_command_draws_all_and_repeated_gives_the_same_bytes(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "FEATURE_ROWS", 25)
+    out = assert_done(oodbench("plot", folder, "--out", tmp_path / "a", "--setting", "unseen-digits"))
+    home = tmp_path / "a" / "digits-c-smoke" / "unseen-digits"
+    assert [line.split(";")[0] for line in out.splitlines()] == [f"{home / n}.png, .pdf, .txt" for n in figures.FIGURES]
+    with matplotlib.rc_context({"axes.facecolor": "yellow", "xtick.labelsize": 20}):  # a user's own taste
+        assert_done(oodbench("plot", folder, "--out", tmp_path / "b", "--setting", "unseen-digits"))
+    files = sorted(path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*.*"))
+    assert len(files) == 3 * len(figures.FIGURES)
+    assert [f for f in files if (tmp_path / "a" / f).read_bytes() != (tmp_path / "b" / f).read_bytes()] == []
+    for name in figures.FIGURES:
+        with Image.open(home / f"{name}.png") as image:
+            assert image.width > 700 and len(image.convert("L").getcolors()) > 20
+        pdf = (home / f"{name}.pdf").read_bytes()
+        assert pdf.startswith(b"%PDF") and b"/FontFile2" in pdf and b"/CreationDate" not in pdf
+    caption, sources = (home / "energies.txt").read_text().split("\n\nMade from:\n")
+    assert "digits-c-smoke, setting unseen-digits, seed 0" in " ".join(caption.split())
+    named = [line.strip() for line in sources.splitlines()]
+    assert named == [path.relative_to(folder).as_posix() for m in ("scone", "woods") for path in runs(folder, m)]
+
+
+def test_without_weights_the_other_figures_are_written_and_it_says_which_are_missing(copy):
+    shutil.rmtree(copy / "weights")
+    shutil.rmtree(copy / "digits-c-smoke" / "unseen-digits" / "scone,margin=auto")
+    out = assert_done(oodbench("plot", copy, "--only", "energies,features,margin", "--setting", "unseen-digits"))
+    lost = f"the weights of 'woods', seed 0, are not in '{copy / 'weights'}'; train them again with --force"
+    assert out.splitlines()[-1] == f"digits-c-smoke / unseen-digits: no features: {lost}"
+    assert "margin.png, .pdf, .txt; without out%: the weights of 'scone,margin=0', seed 0, are not in" in out
+    names = {path.name for path in (copy / "figures").rglob("*.png")}
+    assert names == {"energies.png", "margin.png"}
+
+
+def test_missing_data_is_named(copy, monkeypatch):
+    for path in runs(copy) + runs(copy, "woods"):
+        values = json.loads(path.read_text())
+        values["config"]["suite"]["semantic"]["unseen-digits"]["dataset"] = "cifar10"
+        path.write_text(json.dumps(values))
+    monkeypatch.setenv("OODBENCH_DATA", str(copy / "nothing"))
+    monkeypatch.setenv("HOME", str(copy / "nobody"))
+    outcome = oodbench("plot", copy, "--only", "features", "--setting", "unseen-digits")
+    assert_refused(outcome, "no features: needs the images again: ", "cifar10")
+
+
+def test_data_that_changed_since_is_noticed(copy):
+    for path in runs(copy, "woods"):
+        values = json.loads(path.read_text())
+        values["data"]["parts"]["semantic"]["digest"] = "other"
+        path.write_text(json.dumps(values))
+    outcome = oodbench("plot", copy, "--only", "features", "--setting", "unseen-digits")
+    assert_refused(outcome, "the part 'semantic' is not what", runs(copy, "woods")[0], "run again with --force")
+
+
+def test_damaged_scores_are_named(copy):
+    scores = runs(copy, "woods")[0].with_suffix(".npz")
+    scores.write_bytes(scores.read_bytes()[:100])
+    outcome = oodbench("plot", copy, "--only", "energies", "--setting", "unseen-digits")
+    assert_refused(outcome, f"the raw scores '{scores}' are missing or damaged; make them again with --force")
+
+
+def test_wrong_words_are_refused_in_one_line(folder, tmp_path):
+    assert_refused(oodbench("plot", folder, "--only", "trade"), "unknown figure 'trade'; did you mean 'tradeoff'?")
+    assert_refused(oodbench("plot", folder, "--only", ","), "--only names no figure; choose from: tradeoff, energies")
+    assert_refused(oodbench("plot", folder, "--methods", "scoen"), "unknown method of these results 'scoen'", "'scone'")
+    assert_refused(oodbench("plot", folder, "--setting", "unseen"), "unknown setting of these results 'unseen'")
+    assert_refused(oodbench("plot", tmp_path / "none"), "there is no results folder")
+    assert_refused(oodbench("plot", tmp_path), "no results in", "oodbench run --suite digits-c")
+    assert_refused(oodbench("plot", folder, "--only", "ratio", "--setting", "photo-patches"), "nothing to draw in")
+    (tmp_path / "file").write_text("")
+    given = ("plot", folder, "--only", "tradeoff", "--out", tmp_path / "file")
+    assert_refused(oodbench(*given), "cannot write", "choose another folder")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+def test_a_method_with_values_is_one_name(folder, tmp_path):
+    given = ("--only", "energies", "--methods", "scone,margin=-2,msp", "--setting", "unseen-digits")
+    assert_done(oodbench("plot", folder, "--out", tmp_path, *given))
+    sources = (tmp_path / "digits-c-smoke" / "unseen-digits" / "energies.txt").read_text().split("Made from:\n")[1]
+    assert re.findall(r"unseen-digits/(.+)/seed", sources) == ["msp", "scone,margin=-2"]
+
+
+def test_a_setting_that_reads_like_a_path_stays_below_the_folder():
+    study = figures.Study("..", "../../etc/x", [], [])
+    assert study.folder.parts == ("_.", "_._.._etc_x")
+
+
+def test_the_command_line_lists_the_figures_there_are_and_waits_for_matplotlib():
+    assert list(plot.FIGURES) == list(figures.FIGURES)
+    help = " ".join(assert_done(oodbench("plot", "--help")).split())
+    assert all(f"{name}: {what}" in help for name, what in plot.FIGURES.items())
+    code = "import sys; from oodbench import cli; assert 'matplotlib' not in sys.modules"
+    assert python("-c", code) == (0, "", "")
+    code = "import sys; from oodbench.report import figures; assert not {'torch', 'matplotlib.pyplot'} & {*sys.modules}"
+    assert python("-c", code) == (0, "", "")
