@@ -44,7 +44,7 @@ HARNESS = {
 }
 METHODS = {path: ast.parse(path.read_text()) for path in sorted(folder("methods").glob("*.py"))}
 EVERYTHING = HARNESS | METHODS
-UNTRUSTED = PACKAGE / "data" / "sets" / "untrusted.py"
+UNTRUSTED = PACKAGE / "data" / "untrusted.py"
 NAMES = {path.stem.replace("_", "-") for path in METHODS}
 
 

@@ -6,7 +6,6 @@ never shows its labels; what feeds the wild mixture and what validates it are ke
 
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from oodbench import digests
 from oodbench.config import identity
 from oodbench.config.cards import catalogue, load_class
 from oodbench.config.suite import FOLDER, NONE, Setting, Source, Suite
-from oodbench.data import embedding, store
+from oodbench.data import corruptions, embedding, store
 from oodbench.data.dataset import Dataset, Rows
 from oodbench.data.decoder import code as decoder_code
 from oodbench.data.jpeg import encoded
@@ -361,7 +360,7 @@ def _corrupted(suite: Suite, setting: Setting, part: Part) -> Part:
         files, where = copies
         origin = f"{part.origin} {files.name}.{kind}-{severity}"
         return replace(part, whole=files.images, chosen=where, origin=origin)
-    corrupt = import_module(f"oodbench.data.corruptions.{family}").KINDS[kind]
+    corrupt = corruptions.kinds(family)[kind]
     data = dataset(id.dataset)
     origin = f"{part.origin} {family}.{kind}-{severity}"
     if isinstance(part.whole, Pictures):

@@ -5,13 +5,12 @@ Only the images on a sheet are corrupted: the draws of an image follow from its 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from oodbench.config.suite import NONE, Setting, Suite, corruption_kinds, severities
-from oodbench.data import splits
+from oodbench.data import corruptions, splits
 from oodbench.data.jpeg import encoded
 from oodbench.errors import UserError, unknown
 from oodbench.seeds import derive
@@ -153,9 +152,7 @@ def _corrupted(suite: Suite, family: str, kind: str, severity: int, clean: _Clea
     if published is not None:
         files, where = published
         return np.asarray(files.images[where])
-    copies: np.ndarray = import_module(f"oodbench.data.corruptions.{family}").KINDS[kind](
-        clean.images, severity, clean.rows
-    )
+    copies: np.ndarray = corruptions.kinds(family)[kind](clean.images, severity, clean.rows)
     return copies
 
 

@@ -29,7 +29,7 @@ def test_listed_code_counts_by_its_version_and_other_code_by_its_digest(monkeypa
 
 def test_a_plugin_counts_by_its_digest_and_reaches_into_oodbench(tmp_path):
     path = tmp_path / "mine.py"
-    text = "from oodbench import Scorer\nfrom oodbench.learning import functional\n\n\nclass Mine(Scorer):\n    def score(self, out):\n"
+    text = "from oodbench import Scorer, functional\n\n\nclass Mine(Scorer):\n    def score(self, out):\n"
     path.write_text(text + "        return out.logits.sum(dim=-1)\n")
     plain = identity.of_card(Registry([path]).card("mine"))
     path.write_text(text + "        return functional.energy(out.logits)\n")

@@ -3,14 +3,11 @@
 Images are uint8 N x 1 x H x W; `rows` are the images' numbers in their data set.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from scipy import ndimage
 
+from oodbench.data.corruptions import Corruption
 from oodbench.seeds import derive
-
-Corruption = Callable[[np.ndarray, int, np.ndarray], np.ndarray]
 
 
 def _draws(kind: str, severity: int, row: int) -> np.random.Generator:

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from scipy import ndimage
 
+from oodbench.data.corruptions import Corruption
 from oodbench.errors import UserError
 from oodbench.seeds import derive
 
-Corruption = Callable[[np.ndarray, int, np.ndarray], np.ndarray]
 Matrix = tuple[tuple[float, float], tuple[float, float]]
 Streams = Iterator[np.random.Generator]
 
