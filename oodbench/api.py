@@ -1,40 +1,33 @@
 """The command line's work in three lines of Python."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from oodbench.config import suite as suites
-from oodbench.config.registry import Registry
 from oodbench.report import layouts, render
 from oodbench.results import result as ledger
 from oodbench.results.selection import TRAINING_DOMAIN
-from oodbench.running import plan as planning
+from oodbench.running.request import DEFAULT_SUITE, request
+from oodbench.running.run import Silent, carry_out, prepare
 
 if TYPE_CHECKING:
     from oodbench.results.result import Result
 
 
-class _Quiet:
-    def training(self, *_: object) -> None: ...
-    def progress(self, *_: object) -> None: ...
-    def result(self, *_: object) -> None: ...
-
-
 def run(
-    suite: str,
+    suite: str | Path = DEFAULT_SUITE,
     methods: str | Sequence[str] | None = None,
-    settings: Sequence[str] = (),
-    seeds: Sequence[int] = (0,),
-    set: Iterable[str] = (),
+    settings: str | Sequence[str] = (),
+    seeds: int | str | Iterable[int] = (0,),
+    set: str | Mapping[str, Any] | Iterable[str] = (),
     preset: str | None = None,
     device: str = "auto",
     results: str | Path = "results",
-    plugins: Iterable[str | Path] = (),
+    plugins: str | Path | Sequence[str | Path] = (),
     force: bool = False,
     init: str | Path | None = None,
-    semantic: Sequence[str] = (),
-    covariate: Sequence[str] = (),
+    semantic: str | Sequence[str] = (),
+    covariate: str | Sequence[str] = (),
     sweep: str | None = None,
     draws: int = 1,
     selection: str = TRAINING_DOMAIN,
@@ -43,31 +36,18 @@ def run(
     compile: bool = False,
     deterministic: bool = False,
     keep_outputs: bool = False,
+    save_splits: bool = False,
+    offline: bool = False,
+    available: bool = False,
 ) -> "list[Result]":
-    """What `oodbench run` does, silently: runs what is missing and returns the results of every cell asked for."""
-    from oodbench.running import execution
+    """What `oodbench run` does, silently: fetches and runs what is missing and returns the result of every cell.
 
-    chosen = suites.load(suite, preset).with_sets(semantic, covariate).with_precision(precision)
-    chosen = chosen.with_threads(cpu_threads)
-    swept = chosen.sweep(sweep)
-    plan = planning.make(
-        chosen,
-        Registry(plugins),
-        methods if methods is not None else swept.methods if swept else "all",
-        settings,
-        seeds,
-        set,
-        Path(results),
-        force,
-        Path(init) if init else None,
-        sweep,
-        draws,
-        selection,
-    )
-    if plan.todo:
-        options = execution.Options(compile, deterministic, keep_outputs)
-        execution.execute(plan, execution.choose_device(device), _Quiet(), force, options)
-    return [ledger.read(cell.path) for cell in plan.cells]
+    The names are those of the command line. `seeds=3` are the first three, and `set` may be a mapping such as
+    {"scone.margin": [-1, -2]}, where a list is a grid.
+    """
+    planned = prepare(request(**locals()), Silent())
+    carry_out(planned, Silent())
+    return [ledger.read(cell.path) for cell in planned.cells]
 
 
 def read_results(folder: str | Path = "results") -> "list[Result]":

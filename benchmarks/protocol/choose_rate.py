@@ -17,7 +17,6 @@ import numpy as np
 import torch
 
 from oodbench.config import suite
-from oodbench.config.registry import Registry
 from oodbench.data import splits
 from oodbench.learning.batches import as_rows
 from oodbench.learning.outputs import forward
@@ -25,6 +24,7 @@ from oodbench.results.result import read
 from oodbench.running import execution
 from oodbench.running import plan as planning
 from oodbench.running.plan import Training
+from oodbench.running.request import request
 
 
 class _Silent:
@@ -60,7 +60,8 @@ def main() -> int:
         tried = replace(recipes, finetune=replace(recipes.finetune, lr=rate))
         at_rate = replace(chosen, contents=replace(chosen.contents, recipes=tried))
         names = [at_rate.setting_name(setting)]
-        plan = planning.make(at_rate, Registry(), "scone", names, [given.seed], given.set, given.results)
+        asked = request(methods="scone", settings=names, seeds=[given.seed], set=given.set, results=given.results)
+        plan = planning.of_suite(asked, at_rate)
         execution.execute(plan, torch.device("cpu"), _Silent())
         cell = plan.cells[0]
         part = splits.build(plan.suite, setting, given.seed).id_validation

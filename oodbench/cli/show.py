@@ -3,13 +3,12 @@
 import argparse
 from pathlib import Path
 
-from oodbench.cli import data
 from oodbench.cli.parser import add_plugins
 from oodbench.config import suite as suites
 from oodbench.config.cards import Card, catalogue
 from oodbench.config.registry import MethodSpec, Registry
 from oodbench.config.schema import describe
-from oodbench.data import splits
+from oodbench.data import availability, splits
 from oodbench.errors import UserError, unknown
 
 
@@ -105,7 +104,7 @@ def _show_suite(suite: suites.Suite) -> None:
                 print(f"  {name:20} {len(part):6,} images of {part.origin}")
     print()
     for name in sorted({source.dataset for source in (contents.id, *contents.semantic.values())}):
-        word, details = data.state(name)
+        word, details = availability.state(name)
         print(f"data set {name}: {word}, {details}")
     print(f"file: {suite.path}")
 

@@ -3,9 +3,9 @@
 import hashlib
 import json
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
+import planned
 import pytest
 from command_line import SUITE_FILE, assert_done, assert_refused, oodbench, smoke
 
@@ -15,7 +15,6 @@ from oodbench.config import suite as suites
 from oodbench.config.registry import Registry, distributions
 from oodbench.config.schema import Misfit
 from oodbench.errors import UserError
-from oodbench.running import plan
 
 PLUGIN = '''
 from dataclasses import dataclass
@@ -208,9 +207,9 @@ def test_a_hyperparameter_that_a_derived_trainer_fixes_is_not_drawn(tmp_path):
 # Plans
 
 
-def plan_of(suite, methods, folder="nowhere", seeds=(0,), assignments=(), registry=None, **more):
+def plan_of(suite, methods, folder="nowhere", seeds=(0,), assignments=(), **more):
     loaded = suites.load(str(suite), "smoke")
-    return plan.make(loaded, registry or Registry(), methods, [], seeds, assignments, Path(folder), **more)
+    return planned.plan_of(loaded, methods, seeds=seeds, set=assignments, results=folder, **more)
 
 
 def by_draw(made):
@@ -260,7 +259,7 @@ def test_what_a_method_starts_from_keeps_its_values(suite_file, tmp_path):
     path, _ = suite_file("recipe.lr: 10**U(-3,-1)")
     plugin = tmp_path / "smooth.py"
     plugin.write_text(PLUGIN.replace("    amount:", '    starts_from: ClassVar[str] = "erm"\n    amount:'))
-    cells = by_draw(plan_of(path, "smooth", registry=Registry([plugin]), draws=3))
+    cells = by_draw(plan_of(path, "smooth", plugins=[plugin], draws=3))
     assert len({cell.training.key for cell in cells.values()}) == 3
     assert len({cell.training.parent.key for cell in cells.values()}) == 1
     assert cells[1].suite.contents.recipes.scratch == cells[0].suite.contents.recipes.scratch
@@ -271,7 +270,7 @@ def test_what_a_method_starts_from_keeps_its_values(suite_file, tmp_path):
 def test_the_same_values_drawn_again_are_one_cell(tmp_path):
     plugin = tmp_path / "smooth.py"
     plugin.write_text(PLUGIN.replace("10**U(-2,-1)", "{0.05,0.1}"))
-    cells = by_draw(plan_of("digits-c", "smooth", registry=Registry([plugin]), draws=30))
+    cells = by_draw(plan_of("digits-c", "smooth", plugins=[plugin], draws=30))
     assert len(cells) == 2 and cells.pop(0).method.trainer.values["amount"] == 0.05
     assert [cell.method.trainer.values["amount"] for cell in cells.values()] == [0.1]
 

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from command_line import assert_done, assert_refused, oodbench
 from data_files import write
+from planned import plan_of
 from stand_ins import data_in, picture
 
 from oodbench.config import identity
@@ -20,7 +21,6 @@ from oodbench.data.sources import PyPI, Unavailable
 from oodbench.data.weights import WEIGHTS, EfficientNetLite0
 from oodbench.errors import UserError
 from oodbench.results.result import read_folder
-from oodbench.running import plan
 from oodbench.running.execution import build_model
 
 NAME = "efficientnet-lite0"
@@ -219,8 +219,7 @@ def test_features_and_pixels_are_other_trainings_and_so_are_features_of_other_co
     pixels = replace(suite, contents=replace(suite.contents, id=replace(suite.contents.id, embed=None)))
 
     def key(suite):
-        registry = plan.Registry()
-        return plan.make(suite, registry, "erm", [], [0], [], tmp_path).cells[0].key
+        return plan_of(suite, "erm", results=tmp_path).cells[0].key
 
     first = key(suite)
     assert key(pixels) != first == key(suite)

@@ -6,17 +6,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 from command_line import SUITE_FILE, assert_done, assert_refused, oodbench, smoke
+from planned import plan_of
 from test_method_contract import SCORERS, fitted, make
 
 from oodbench.config import suite as suites
-from oodbench.config.registry import Registry
 from oodbench.errors import UserError
 from oodbench.learning import precision
 from oodbench.learning.method import Loop
 from oodbench.learning.networks import Classifier
 from oodbench.learning.outputs import forward
 from oodbench.learning.precision import Bfloat16Classifier
-from oodbench.running import plan as planning
 from oodbench.testing.scorer_rules import scores_of
 from oodbench.testing.toy_problem import Toy
 
@@ -112,7 +111,7 @@ def test_a_gpu_needs_the_units_for_tf32_and_bfloat16(name, monkeypatch):
 
 
 def keys(suite):
-    plan = planning.make(suite, Registry(), "scone,knn", [], [0], [], SUITE_FILE.parent)
+    plan = plan_of(suite, "scone,knn")
     return [cell.key for cell in plan.cells]
 
 

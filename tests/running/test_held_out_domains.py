@@ -2,20 +2,18 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
+import planned
 import pytest
 from command_line import assert_done, assert_refused, oodbench
 from data_files import write
 from stand_ins import arrays, data_in, files, keep, picture
 
 from oodbench.config import suite as suites
-from oodbench.config.registry import Registry
 from oodbench.data import splits, store
 from oodbench.results.result import read
 from oodbench.results.selection import LEAVE_ONE_OUT
-from oodbench.running import plan
 
 MADE = ("colored-mnist", "rotated-mnist")
 
@@ -35,7 +33,7 @@ def data(tmp_path_factory):
 
 def plan_of(suite, methods="erm", settings=(), preset="smoke", **more):
     loaded = suites.load(str(suite), preset) if not isinstance(suite, suites.Suite) else suite
-    return plan.make(loaded, Registry(), methods, settings, [0], [], Path("nowhere"), **more)
+    return planned.plan_of(loaded, methods, settings, **more)
 
 
 def names(cells):
@@ -148,16 +146,7 @@ def test_of_all_methods_those_that_need_more_domains_are_left_out():
 
 
 def test_random_environments_do_not_need_the_domains():
-    made = plan.make(
-        suites.load("colored-mnist", "smoke"),
-        Registry(),
-        "irm",
-        [],
-        [0],
-        ["irm.environments=random:2"],
-        Path("nowhere"),
-        selection=LEAVE_ONE_OUT,
-    )
+    made = plan_of("colored-mnist", "irm", set=["irm.environments=random:2"], selection=LEAVE_ONE_OUT)
     assert len(made.cells) == 6
 
 

@@ -2,12 +2,12 @@
 
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import python
 from data_files import write
+from planned import plan_of
 from stand_ins import arrays, data_in, picture
 
 from oodbench.config import suite as suites
@@ -23,10 +23,6 @@ from oodbench.running import plan
 REGISTRY = Registry()
 
 
-def plan_of(suite, methods="msp", settings=(), assignments=(), **more):
-    return plan.make(suite, REGISTRY, methods, settings, [0], assignments, Path("nowhere"), **more)
-
-
 def keys(suite, methods="msp,scone", **more):
     return [cell.key for cell in plan_of(suite, methods, **more).cells]
 
@@ -36,11 +32,8 @@ def keys(suite, methods="msp,scone", **more):
 PRINT_KEYS = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from pathlib import Path
-from oodbench.config import suite
-from oodbench.running import plan
-from oodbench.config.registry import Registry
-made = plan.make(suite.load("digits-c"), Registry(), "msp,energy,scone", [], [0], [], Path("nowhere"))
+from oodbench.running import plan, request
+made = plan.plan(request.request(methods="msp,energy,scone", results="nowhere"))
 print(*[cell.key for cell in made.cells[::2]])
 """
 
@@ -172,9 +165,9 @@ def test_the_number_of_threads_counts_for_every_cell():
 )
 def test_every_value_counts_for_every_cell_and_its_default_changes_nothing(assignment, tmp_path):
     suite = suites.load("digits-c")
-    assert not set(keys(suite)) & set(keys(suite, assignments=[assignment]))
+    assert not set(keys(suite)) & set(keys(suite, set=[assignment]))
     defaults = ["recipe.augment=none", "splits.labelled=0.5", "network.width=16", "recipe.freeze_bn=false"]
-    assert keys(suite) == keys(suite, assignments=defaults)
+    assert keys(suite) == keys(suite, set=defaults)
 
 
 def test_the_draw_of_the_mixture_counts_for_what_reads_it():

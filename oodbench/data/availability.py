@@ -1,0 +1,115 @@
+"""Which data is there, what a setting lacks, and getting it: one service for the command line and for Python.
+
+It prints nothing: whoever calls hears how a download goes by the callbacks it hands in.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from oodbench.config.suite import Setting, Suite
+from oodbench.data.dataset import Dataset
+from oodbench.data.sets.folders import Folder
+from oodbench.data.splits import dataset, is_embedded, side, sources
+from oodbench.data.stored import Obtained
+from oodbench.data.weights import WEIGHTS
+from oodbench.errors import UserError
+
+
+def _ignore(*_: object) -> None: ...
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Who hears how a download goes."""
+
+    progress: Callable[[int, int | None], None] = _ignore  # bytes that are there, and of how many, if that is known
+    tell: Callable[[str], None] = _ignore  # a line
+
+
+SILENT = Listener()
+
+
+def by_name(name: str) -> Dataset | Obtained:
+    """A data set, or the weights of a network that embeds."""
+    return WEIGHTS[name] if name in WEIGHTS else dataset(name)
+
+
+def stored_as(name: str) -> str:
+    """What to get, which may be the set that this one is made from."""
+    return name if name in WEIGHTS else dataset(name).made_from or name
+
+
+def needed_by(suite: Suite) -> list[str]:
+    """Every data set and file of weights that a suite may read."""
+    every = (suite.contents.id, *suite.contents.semantic.values(), *suite.contents.covariate.values())
+    weights = [suite.contents.id.embed] if suite.contents.id.embed is not None else []
+    return list(dict.fromkeys([*(source.dataset for source in every), *weights]))
+
+
+def lacking(suite: Suite, setting: Setting) -> dict[str, str]:
+    """What a setting needs and is not there, and how to put that right; the ID data first."""
+    names = [stored_as(source.dataset) for source in sources(suite, setting).values()]
+    if suite.contents.id.embed is not None:
+        names.insert(1, suite.contents.id.embed)
+    problems = {name: _problem(name) for name in dict.fromkeys(names)}
+    return {name: problem for name, problem in problems.items() if problem is not None}
+
+
+def _problem(name: str) -> str | None:
+    """Why a set cannot be used as it is; None if it can."""
+    data = by_name(name)
+    try:
+        if not isinstance(data, Obtained) or data.is_there():
+            return None
+    except UserError as error:  # damaged, which is put right like missing
+        return str(error)
+    what = "file of weights" if name in WEIGHTS else "data set"
+    how = f"get {name}" if data.sources else f"add {name} PATH"
+    return f"the {what} '{name}' is missing; {how.split()[0]} it with: oodbench data {how}"
+
+
+def obtain(names: Iterable[str], listener: Listener = SILENT) -> dict[str, str]:
+    """Get data sets and files of weights; the ones that could not be had, and why."""
+    problems = {}
+    for name in names:
+        try:
+            fetch(name, listener)
+        except UserError as error:
+            problems[name] = str(error)
+    return problems
+
+
+def fetch(name: str, listener: Listener = SILENT) -> None:
+    """Get one data set or file of weights."""
+    data = by_name(name)
+    assert isinstance(data, Obtained)
+    entry = data.get(listener.progress, listener.tell)
+    listener.tell(f"{name}: {data.summary(entry)}")
+
+
+def state(name: str) -> tuple[str, str]:
+    """A word for what is there, and the details."""
+    data = by_name(name)
+    if isinstance(data, Obtained):
+        return data.state()
+    if data.made_from is not None:
+        word, details = state(data.made_from)
+        return word, f"made from {data.made_from}: {details}"
+    return "verified", f"comes with a package: {data.source}"
+
+
+def warnings(suite: Suite, settings: Iterable[Setting]) -> Iterator[str]:
+    """What would make a detector's work too easy, unseen; and what makes the first run long."""
+    id_source = suite.contents.id
+    if id_source.embed is not None and not is_embedded(suite):
+        count, name = len(dataset(id_source.dataset).labels()), id_source.dataset
+        yield f"the {count:,} images of '{name}' pass through {id_source.embed} when first used, which takes minutes"
+    for semantic in dict.fromkeys(setting.semantic for setting in settings):
+        if semantic not in suite.contents.semantic:
+            continue
+        data = dataset(suite.contents.semantic[semantic].dataset)
+        if isinstance(data, Folder) and id_source.jpeg is None and data.jpeg_at(side(suite)):
+            yield (
+                f"'{semantic}' holds JPEG files, '{id_source.dataset}' does not: a detector can learn the encoding; "
+                f"--set id.jpeg=75 encodes '{id_source.dataset}' too"
+            )

@@ -1,0 +1,221 @@
+"""What a user asked for, whichever door it came in by: the command line, Python, or a file of requests.
+
+All three build the same frozen `Request` by the same names, and `plan` takes nothing else.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import yaml
+
+from oodbench.config.schema import Document, Misfit, conform, values_of
+from oodbench.errors import UserError, unknown
+from oodbench.files import write_text
+from oodbench.results.selection import TRAINING_DOMAIN
+
+DEFAULT_SUITE = "digits-c"
+RUNS = "runs"  # the key of a file under which several requests stand
+_SPAN = re.compile(r"(\d+)\s*-\s*(\d+)")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One suite and all that may be said about running it. The names are those of the command line and of Python."""
+
+    suite: str = DEFAULT_SUITE  # a name, or a YAML file
+    methods: tuple[str, ...] = ()  # none: those of the sweep, or all that fit
+    settings: tuple[str, ...] = ()  # none: those of the suite
+    semantic: tuple[str, ...] = ()
+    covariate: tuple[str, ...] = ()
+    sweep: str | None = None
+    seeds: tuple[int, ...] = (0,)
+    set: tuple[str, ...] = ()  # name.key=value, with several values a grid
+    draws: int = 1
+    selection: str = TRAINING_DOMAIN
+    preset: str | None = None
+    plugins: tuple[str, ...] = ()
+    init: str | None = None
+    results: str = "results"
+    device: str = "auto"
+    precision: str | None = None
+    cpu_threads: int | None = None
+    compile: bool = False  # the network's body, on a GPU; on a CPU it would only cost
+    deterministic: bool = False
+    keep_outputs: bool = False  # features and logits of every pass on disk, and read from there
+    save_splits: bool = False
+    offline: bool = False
+    available: bool = False  # leave out settings whose data is missing
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        if self.settings and (self.semantic or self.covariate):
+            raise UserError(
+                "--setting names a semantic and a covariate set already; leave out --semantic and --covariate"
+            )
+        if not self.seeds:
+            raise UserError("no seed given; name at least one, for example --seeds 0,1,2")
+        for seed in self.seeds:
+            if seed < 0:
+                raise UserError(f"seed {seed} is negative; seeds are whole numbers from 0")
+        if self.draws < 1:
+            raise UserError(f"{self.draws} draws are none; choose --draws 1, which is what the suite says, or more")
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.results)
+
+    @property
+    def names_settings(self) -> bool:
+        """Whether the user chose the settings, rather than the suite."""
+        return bool(self.settings or self.semantic or self.covariate)
+
+
+LISTS = {each.name for each in fields(Request) if each.type == tuple[str, ...]}
+PATHS = {"init", "results", "suite"}
+
+
+def request(**values: Any) -> Request:
+    """A request from what a user wrote: one text or several, a number of seeds, a mapping of values to set."""
+    known = {each.name: each for each in fields(Request)}
+    given = {}
+    for name, value in values.items():
+        if name not in known:
+            raise unknown("part of a request", name, known)
+        if value is not None:
+            given[name] = _normal(name, value)
+    return Request(**given)
+
+
+def _normal(name: str, value: Any) -> Any:
+    if name == "seeds":
+        return seeds(value)
+    if name == "set":
+        return _assignments(value)
+    if name == "methods" and isinstance(value, str):
+        words = tuple(word.strip() for word in value.split(",") if word.strip())
+        if not words:
+            raise UserError("no method given; name at least one, for example --methods msp,knn")
+        return words
+    if name in LISTS:
+        each = [value] if isinstance(value, str | os.PathLike) else value
+        return tuple(str(os.fspath(word)) if isinstance(word, os.PathLike) else word for word in each)
+    if name in PATHS and isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return value
+
+
+def seeds(given: int | str | Iterable[int]) -> tuple[int, ...]:
+    """`0,1,2`, `0-4` or `0-2,7` as text; from Python also any whole numbers, and `3` for the first three."""
+    if isinstance(given, bool):
+        raise UserError(f"{given} is no number of seeds; write seeds=3 or seeds=[0, 1, 2]")
+    if isinstance(given, int):
+        return tuple(range(given))
+    if not isinstance(given, str):
+        return tuple(dict.fromkeys(int(seed) for seed in given))
+    numbers: list[int] = []
+    for word in [word.strip() for word in given.split(",") if word.strip()]:
+        span = _SPAN.fullmatch(word)
+        try:
+            first, last = (int(span[1]), int(span[2])) if span else (int(word), int(word))
+        except ValueError:
+            raise UserError(
+                f"'{given}' is not a list of seeds; write whole numbers, as in --seeds 0,1,2 or 0-4"
+            ) from None
+        if last < first or last - first >= 100_000:
+            raise UserError(f"'{word}' holds no seeds, or too many; write the smaller number first, as in 0-4")
+        numbers += range(first, last + 1)
+    return tuple(dict.fromkeys(numbers))
+
+
+def _assignments(given: str | Mapping[str, Any] | Iterable[str]) -> tuple[str, ...]:
+    """`name.key=value` as text, or a mapping of these; a list of values is a grid."""
+    if isinstance(given, str):
+        return (given,)
+    if isinstance(given, Mapping):
+        return tuple(f"{name}={_values(value)}" for name, value in given.items())
+    return tuple(given)
+
+
+def _values(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ",".join(map(_values, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def alternatives(assignment: str) -> list[str]:
+    """`scone.margin=-1,-2` as two assignments: a comma outside brackets and quotes separates values of a grid."""
+    target, equals, text = assignment.partition("=")
+    words, depth, quote, start = [], 0, "", 0
+    for i, letter in enumerate(text):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        elif letter in "[{(":
+            depth += 1
+        elif letter in ")}]":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            words.append(text[start:i])
+            start = i + 1
+    words.append(text[start:])
+    return [f"{target}{equals}{word.strip()}" for word in words] if equals else [assignment]
+
+
+def read(path: Path) -> list[Request]:
+    """The requests of a file: one mapping, or several under `runs` that share what stands beside it."""
+    document = Document(path)
+    if not isinstance(document.values, dict):
+        raise document.error((), "expected a mapping of keys to values")
+    shared = {key: value for key, value in document.values.items() if key != RUNS}
+    runs = document.values.get(RUNS, [{}])
+    if not isinstance(runs, list) or not runs or not all(isinstance(each, dict) for each in runs):
+        raise document.error((RUNS,), "expected a list of mappings, one for each run")
+    requests = []
+    for i, run in enumerate(runs):
+        try:
+            values = {**_typed(shared, ()), **_typed(run, (RUNS, i))}
+        except Misfit as error:
+            raise document.error(error.place, error.message) from None
+        suites = values.pop("suite", DEFAULT_SUITE)
+        try:
+            requests += [request(suite=suite, **values) for suite in ([suites] if isinstance(suites, str) else suites)]
+        except UserError as error:
+            raise document.error((RUNS, i) if RUNS in document.values else (), str(error)) from None
+    return requests
+
+
+def _typed(values: Mapping[str, Any], place: tuple[str | int, ...]) -> dict[str, Any]:
+    hints = get_type_hints(Request)
+    special: dict[str, Any] = {
+        "suite": str | list[str],
+        "seeds": int | str | list[int],
+        "set": str | list[str] | dict[str, Any],
+        **dict.fromkeys(LISTS - {"set"}, str | list[str]),
+    }
+    typed = {}
+    for name, value in values.items():
+        if name not in hints:
+            raise Misfit((*place, str(name)), str(unknown("key", str(name), [*hints, RUNS])))
+        typed[name] = conform(value, special.get(name, hints[name]), (*place, name))
+    if isinstance(typed.get("seeds"), int):  # as on the command line, where a number is that seed
+        typed["seeds"] = [typed["seeds"]]
+    return typed
+
+
+def as_values(each: Request) -> dict[str, Any]:
+    """What differs from the defaults, in plain values, as a file holds it."""
+    defaults = {f.name: f.default for f in fields(Request) if f.default is not MISSING}
+    stated = {name: value for name, value in values_of(each).items() if name == "suite" or value != defaults[name]}
+    return {name: [*value] if isinstance(value, tuple) else value for name, value in stated.items()}
+
+
+def save(requests: Iterable[Request], path: Path) -> None:
+    """A file that `read` gives the same requests from."""
+    values = [as_values(each) for each in requests]
+    text = yaml.safe_dump(values[0] if len(values) == 1 else {RUNS: values}, sort_keys=False, allow_unicode=True)
+    write_text(path, text)

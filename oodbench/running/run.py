@@ -1,0 +1,108 @@
+"""From a request to results: data is provided, the plan made, checked and carried out. One way for every door."""
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from oodbench.data import availability
+from oodbench.errors import UserError
+from oodbench.results.result import Result
+from oodbench.running.plan import Plan, plan
+from oodbench.running.request import Request
+
+if TYPE_CHECKING:
+    import torch
+
+    from oodbench.learning.loop import Progress
+    from oodbench.running.cells import Training
+
+
+class Reporter(Protocol):
+    """Who hears how a run goes."""
+
+    download: availability.Listener
+
+    def note(self, text: str) -> None: ...
+    def training(self, training: "Training", number: int, count: int) -> None: ...
+    def progress(self, progress: "Progress") -> None: ...
+    def result(self, result: Result) -> None: ...
+
+
+class Silent:
+    """Hears and says nothing."""
+
+    download = availability.SILENT
+
+    def note(self, text: str) -> None: ...
+    def training(self, training: "Training", number: int, count: int) -> None: ...
+    def progress(self, progress: "Progress") -> None: ...
+    def result(self, result: Result) -> None: ...
+
+
+def prepare(asked: Request, reporter: Reporter) -> Plan:
+    """The plan of a request once its data is there: fetched if missing, left out or refused if it cannot be had."""
+    planned = plan(asked)
+    problems = dict(planned.lacking)
+    if problems and not asked.offline:
+        check_device(planned)  # before anything is downloaded for nothing
+        problems = availability.obtain(problems, reporter.download)
+        planned = plan(asked)
+        problems = {name: problems.get(name, problem) for name, problem in planned.lacking.items()}
+    if problems and not asked.available:
+        raise UserError("; ".join(problems.values()))
+    for setting, lacks in {each.setting: each.lacks for each in planned.waiting}.items():
+        reporter.note(f"left out: the setting '{setting}': {problems[lacks[0]]}")
+    if not planned.cells:
+        raise UserError(f"the data of no setting is there; see: oodbench data status {asked.suite}")
+    for line in remarks(planned):
+        reporter.note(line)
+    return planned
+
+
+def remarks(planned: Plan) -> Iterator[str]:
+    """What a user should know of a plan before it runs."""
+    for warning in availability.warnings(planned.suite, dict.fromkeys(cell.setting for cell in planned.cells)):
+        yield f"note: {warning}"
+    for name, reason in planned.left_out.items():
+        yield f"left out: {name} {reason}"
+
+
+def check_device(planned: Plan) -> "torch.device":
+    """The device of a request, which must have the precision of the suite."""
+    # Threads that wait by spinning slow a shared machine down many times over; torch reads this when imported.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    from oodbench.learning import precision
+    from oodbench.running import execution
+
+    device = execution.choose_device(planned.request.device)
+    precision.check(planned.suite.contents.precision, device)
+    return device
+
+
+def carry_out(planned: Plan, reporter: Reporter) -> list[Result]:
+    """Run what is still to do; the new results."""
+    asked = planned.request
+    if planned.todo:
+        device = check_device(planned)
+        from oodbench.running import execution
+
+        options = execution.Options(asked.compile, asked.deterministic, asked.keep_outputs)
+        if options.compile and device.type == "cpu":
+            reporter.note("note: --compile is for a GPU; nothing is compiled on a CPU")
+        if device.type == "cpu" and planned.suite.contents.cpu_threads is None and _has_machine_to_itself(planned):
+            reporter.note(
+                "note: a training uses one CPU thread; --cpu-threads N uses more, and makes results of its own"
+            )
+        new = execution.execute(planned, device, reporter, asked.force, options)
+    else:
+        new = []
+    if asked.save_splits:
+        from oodbench.running import execution
+
+        execution.write_splits(planned)
+    return new
+
+
+def _has_machine_to_itself(planned: Plan) -> bool:
+    """Whether there are many cores and nothing to use them but one training."""
+    return len(planned.trainings) == 1 and (os.cpu_count() or 1) >= 4
