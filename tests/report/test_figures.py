@@ -31,8 +31,9 @@ def result(method="msp", seed=0, setting="svhn", group=DETECTION, pi_c=0.5, marg
     values = {"covariate_acc": 0.5, "id_acc": 0.5, "fpr95": 0.5, "auroc": 0.5}
     values |= {name: fields.pop(name) for name in list(fields) if name in values}
     made = {
-        "setting": {"semantic": "svhn", "pi_c": pi_c}, "group": group, "contents": CONTENTS,
+        "setting": {"semantic": setting.partition(",")[0], "pi_c": pi_c}, "group": group, "contents": CONTENTS,
         "values": {} if margin is None else {"margin": margin},
+        "changed": {"margin": margin} if ",margin=" in method else {},
     }  # fmt: skip
     return a_result("cifar", method, setting, seed, made=made, **{"metrics": values, **fields})
 
@@ -167,6 +168,7 @@ def test_the_margin_falls_from_left_to_right_with_the_choice_that_was_noted():
     assert curve(below, "out%") == ([0, 1, 2], [50, 45, 20])
     assert [label.get_text() for label in below.get_xticklabels()] == ["0", "−2", "−10"]
     assert [text.get_text() for text in below.texts] == ["chosen"] and below.texts[0].xy[0] == 2
+    assert drawing.caption.startswith("Metrics of SCONE against the margin on cifar, setting svhn.")
     assert "as noted by the runs that chose" in drawing.caption and "is -10 (dashed" in drawing.caption
     assert "One seed." in drawing.caption
     again = result("scone", margin=-10.0, seed=1, covariate_acc=0.9, weights="gone")
@@ -175,14 +177,27 @@ def test_the_margin_falls_from_left_to_right_with_the_choice_that_was_noted():
         drawn("margin", found[:1])
 
 
+def test_a_sweep_of_margins_differs_in_nothing_else():
+    found = [result(f"scone,margin={m:g}", margin=m) for m in (0.0, -1.0, -2.0)]
+    method = found[0].config.method
+    trainer = replace(method.trainer, values={"margin": -3.0, "lr": 0.5}, changed={"margin": -3.0, "lr": 0.5})
+    config = replace(found[0].config, method=replace(method, trainer=trainer))
+    found.append(replace(found[0], method="scone,lr=0.5,margin=-3", config=config))
+    drawing = drawn("margin", found)
+    assert [label.get_text() for label in drawing.figure.axes[0].get_xticklabels()] == ["0", "−1", "−2"]
+    with pytest.raises(NotDrawn, match="needs a method under two margins"):
+        drawn("margin", found, methods=["scone,lr=0.5"])
+    assert drawn("margin", found, methods=["scone"]).sources == drawing.sources
+
+
 def test_out_share_computed_again_is_what_the_selection_noted(folder):
     """The two ways to one curve, for the margins that both trained."""
     found, _ = results.read_folder(folder)
     study = next(s for s in studies(found, []) if s.setting == "unseen-digits")
-    margins, automatic = margin_figure._margin_sweep(study, [])
-    assert sorted(margins) == [-10.0, -2.0, 0.0]
-    (noted,) = margin_figure._recorded_selections(automatic)
-    (repeated,) = margin_figure._repeated_selections(margins)
+    sweep = margin_figure._longest_sweep(study, [])
+    assert sweep.method == "scone" and list(sweep.runs) == [0.0, -2.0, -10.0]
+    (noted,) = margin_figure._recorded_choices(sweep.automatic)
+    (repeated,) = margin_figure._recomputed_choices(sweep.runs)
     assert repeated.shares == {m: noted.shares[m] for m in (0.0, -2.0, -10.0)}
     drawing = drawn("margin", [r for r in found if r.method != "scone,margin=auto"], setting=0)
     assert "computed again from the stored weights" in drawing.caption and not drawing.remarks

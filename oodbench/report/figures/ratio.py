@@ -14,10 +14,11 @@ from oodbench.results.result import Result
 def draw(study: Study, methods: Sequence[str], compared: Sequence[str]) -> Drawing:
     """Metrics against the share of covariate-shifted images in the wild mixture."""
     runs: dict[str, dict[float, list[Result]]] = {}
-    for setting in sorted({r.setting for r in study.ratios}):
-        for method, each in runs_by_method([r for r in study.ratios if r.setting == setting], methods).items():
-            runs.setdefault(method, {})[each[0].config.setting.pi_c] = each
-    runs = {method: dict(sorted(by_ratio.items())) for method, by_ratio in runs.items() if len(by_ratio) > 1}
+    for ratio in sorted({r.config.setting.pi_c for r in study.ratios}):
+        of_ratio = [r for r in study.ratios if r.config.setting.pi_c == ratio]
+        for method, each in runs_by_method(of_ratio, methods).items():
+            runs.setdefault(method, {})[ratio] = each
+    runs = {method: by_ratio for method, by_ratio in runs.items() if len(by_ratio) > 1}
     if not runs:
         raise NotDrawn(f"needs a method under two shares; run it with --setting {study.setting},pi_c=VALUE")
     flat = {method: [r for each in by_ratio.values() for r in each] for method, by_ratio in runs.items()}

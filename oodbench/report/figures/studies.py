@@ -2,16 +2,15 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from oodbench.config.suite import Setting
 from oodbench.report import tables
 from oodbench.report.tables import Table
 from oodbench.results.result import Result
-
-SWEPT_RATIO = re.compile(r",pi_c=[^,]*")
 
 
 class NotDrawn(Exception):
@@ -44,15 +43,26 @@ class Drawing:
 
 def studies(results: Sequence[Result], settings: Sequence[str]) -> list[Study]:
     """Of `settings`, or of all in the order of the tables; a ratio of a sweep is then no study of its own."""
-    found = []
+    chosen = []
     for table in tables.build(list(results)):
         own = [r for r in results if r.suite_label == table.suite]
         for setting in [s for s in table.settings if s != tables.AVERAGE]:
-            plain = SWEPT_RATIO.sub("", setting)
-            if setting in settings or (not settings and (plain == setting or plain not in table.settings)):
-                ratios = [r for r in own if SWEPT_RATIO.sub("", r.setting) == plain]
-                found.append(Study(table.suite, setting, [r for r in own if r.setting == setting], ratios))
-    return found
+            shown = [r for r in own if r.setting == setting]
+            families = {_without_ratio(r) for r in shown}
+            ratios = [r for r in own if _without_ratio(r) in families]
+            is_point_of_another = not any(map(_has_usual_ratio, shown)) and any(map(_has_usual_ratio, ratios))
+            if setting in settings or (not settings and not is_point_of_another):
+                chosen.append(Study(table.suite, setting, shown, ratios))
+    return chosen
+
+
+def _without_ratio(result: Result) -> Setting:
+    """What settings have in common that differ in pi_c alone."""
+    return replace(result.config.setting, pi_c=0.0)
+
+
+def _has_usual_ratio(result: Result) -> bool:
+    return result.config.setting.pi_c == result.config.suite.defaults.pi_c
 
 
 def runs_by_method(results: Sequence[Result], methods: Sequence[str]) -> dict[str, list[Result]]:
@@ -63,15 +73,17 @@ def runs_by_method(results: Sequence[Result], methods: Sequence[str]) -> dict[st
     by_method: dict[str, list[Result]] = {}
     for result in sorted(results, key=lambda r: (r.written, r.key)):
         by_method.setdefault(result.method, []).append(result)
-    kept: dict[str, list[Result]] = {}
+    counted: dict[str, list[Result]] = {}
     for method in methods or by_method:
         runs = by_method.get(method, [])
         newest = {r.seed: r for r in runs if r.variant == runs[-1].variant}
         ok = [newest[seed] for seed in sorted(newest) if newest[seed].status == "ok"]
-        base = method.partition(",")[0]
-        if ok and (methods or method == base or base not in by_method):
-            kept[method] = ok
-    return kept
+        if not ok:
+            continue
+        name = ok[-1].config.method.name
+        if methods or method == name or name not in by_method:
+            counted[method] = ok
+    return counted
 
 
 def beside_each_other(study: Study, methods: Sequence[str], compared: Sequence[str]) -> list[Result]:

@@ -106,5 +106,5 @@ def axis_title(metric: Metric) -> str:
 
 def test_splits_of(result: Result) -> str:
     parts = result.data.parts
-    told = [f"{TITLES[s]} {parts[s].origin} ({parts[s].rows:,} rows)" for s in SPLITS if s in parts]
-    return ", ".join(told) or "ID, covariate and semantic OOD"
+    parts_read = [f"{TITLES[s]} {parts[s].origin} ({parts[s].rows:,} rows)" for s in SPLITS if s in parts]
+    return ", ".join(parts_read) or "ID, covariate and semantic OOD"

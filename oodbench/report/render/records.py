@@ -18,7 +18,7 @@ def records(tables: list[Table]) -> list[dict[str, Any]]:
     """
     has_layouts = any(table.layout for table in tables)
     has_reported = any(cell.reported for table in tables for row in table.rows for cell in row.cells)
-    found = []
+    rows = []
     for table in tables:
         for row in table.rows:
             for cell, metric in zip(row.cells, table.metrics * len(table.settings), strict=True):
@@ -26,8 +26,8 @@ def records(tables: list[Table]) -> list[dict[str, Any]]:
                 numbers = (cell.mean, cell.standard_error, cell.seeds, cell.note or None)
                 record: dict[str, Any] = {"layout": table.layout or None} if has_layouts else {}
                 record |= dict(zip(COLUMNS, (*values, *numbers), strict=True))
-                found.append(record | (_reported(cell) if has_reported else {}))
-    return found
+                rows.append(record | (_reported(cell) if has_reported else {}))
+    return rows
 
 
 def _reported(cell: Cell) -> dict[str, Any]:
