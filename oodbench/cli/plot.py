@@ -38,13 +38,13 @@ def main(given: argparse.Namespace) -> int:
     names = _names("figure", given.only, FIGURES)
     if not names:
         raise UserError(f"--only names no figure; choose from: {', '.join(FIGURES)}")
-    found, problems = ledger.read_folder(folder)
+    results, problems = ledger.read_folder(folder)
     for path, reason in problems.items():
         print(f"oodbench: skipped {path}: {reason}", file=sys.stderr)
-    if not found:
+    if not results:
         raise UserError(f"no results in '{folder}'; run some with: oodbench run --suite digits-c --results {folder}")
-    methods = _names("method of these results", given.methods, {r.method for r in found})
-    settings = {r.setting for r in found}
+    methods = _names("method of these results", given.methods, {r.method for r in results})
+    settings = {r.setting for r in results}
     for setting in given.setting:
         if setting not in settings:
             raise unknown("setting of these results", setting, settings)
@@ -52,7 +52,7 @@ def main(given: argparse.Namespace) -> int:
 
     out = Path(given.out) if given.out else folder / "figures"
     written, reasons = 0, []
-    for study in studies.studies(found, given.setting):
+    for study in studies.studies(results, given.setting):
         for name in names:
             try:
                 drawing = figures.draw(name, study, methods, COMPARED.split(","))
