@@ -15,6 +15,7 @@ if not (Path(__file__).parent / "methods").is_dir():
 _PUBLIC = {
     "run": "oodbench.api",
     "table": "oodbench.api",
+    "frame": "oodbench.results.frame",
     "read_results": "oodbench.api",
     "Trainer": "oodbench.learning.method",
     "DomainTrainer": "oodbench.learning.method",
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from oodbench.learning.outputs import forward as forward
     from oodbench.learning.tuning import out_share as out_share
     from oodbench.learning.tuning import select_at_drop as select_at_drop
+    from oodbench.results.frame import frame as frame
 
 __all__ = ["__version__", *_PUBLIC]
 
@@ -59,6 +61,11 @@ def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
         return getattr(import_module(_PUBLIC[name]), name)
     raise AttributeError(f"module 'oodbench' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What is public, imported or not, for completion."""
+    return __all__
 
 
 def _version() -> str:

@@ -57,12 +57,12 @@ def read_results(folder: str | Path = "results") -> "list[Result]":
 
 def table(
     folder: str | Path = "results",
-    format: Literal["text", "markdown", "latex", "csv", "json"] = "markdown",
+    format: str = "markdown",
     metrics: Sequence[str] | None = None,
     seeds: Literal["all"] | int = "all",
     layout: str | None = None,
     reported: bool = False,
     selection: str = TRAINING_DOMAIN,
 ) -> str:
-    """What `oodbench table` prints."""
+    """What `oodbench table` prints; `format` is one of `oodbench.report.render.FORMATS`."""
     return render.render(layouts.assemble(read_results(folder), metrics, seeds, layout, reported, selection), format)

@@ -20,13 +20,15 @@ def component(name, values=None, changed=None):
     return ComponentRun(name, spelled(name), f"{name}@1", values or {}, changed or {})
 
 
-def config(suite="digits-c", setting=None, method="scone", display=None, group=GROUP, values=None, contents=None):
+def config(
+    suite="digits-c", setting=None, method="scone", display=None, group=GROUP, values=None, contents=None, changed=None
+):
     """What ran: a suite of ours unless `contents` are given, `setting` as keys that differ from its first."""
     contents = contents or replace(suites.load(suite).contents, presets={}, sweeps={}, search={})
     first = suites.Suite(suite, None, None, contents).settings[0]
     ran = Setting(**{**vars(first), **(setting or {})})
     name = method.partition(",")[0]
-    made = MethodRun(name, display or spelled(name), group, component(name, values), component("energy"))
+    made = MethodRun(name, display or spelled(name), group, component(name, values, changed), component("energy"))
     return Config(contents, ran, made, contents.recipes.scratch, code={}, threads=1)
 
 

@@ -6,6 +6,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
+from command_line import python
 
 import oodbench
 from oodbench.cli import main
@@ -153,6 +154,7 @@ def test_a_layout_of_the_paper_is_the_commands_with_what_is_reported(capsys):
         (lambda folder: oodbench.run("digits-c", "msp", plugins=["no.py"], results=folder), "there is no plugin file"),
         (lambda folder: oodbench.run("digits-c", "msp", init="no.pt", results=folder), "cannot read 'no.pt'"),
         (lambda folder: oodbench.read_results(folder / "no"), "there is no results folder"),
+        (lambda folder: oodbench.frame(folder / "no"), "there is no results folder"),
         (lambda folder: oodbench.table(folder), "no results to show"),
         (lambda folder: oodbench.table(folder, "pdf"), "no results to show|unknown format"),
     ],
@@ -169,6 +171,16 @@ def test_everything_public_is_there_and_nothing_else():
     assert {"run", "table", "read_results", "Trainer", "Scorer", "UserError"} <= set(oodbench.__all__)
     with pytest.raises(AttributeError, match="module 'oodbench' has no attribute 'rum'"):
         oodbench.rum  # noqa: B018
+
+
+def test_completion_offers_exactly_what_is_public():
+    assert dir(oodbench) == sorted(oodbench.__all__)
+    code = "import sys, oodbench; dir(oodbench); assert not {'torch', 'numpy', 'pandas'} & {*sys.modules}"
+    assert python("-c", code) == (0, "", "")
+
+
+def test_type_checkers_are_told_that_the_package_is_typed():
+    assert (Path(oodbench.__file__).parent / "py.typed").read_text() == ""
 
 
 def test_what_is_public_is_written_down():

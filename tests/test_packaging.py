@@ -137,7 +137,7 @@ def test_a_wheel_holds_the_package_the_methods_and_the_suites_and_nothing_else(d
         (licence,) = (n for n in archive.namelist() if n.endswith("LICENSE"))
     package = ROOT / "oodbench"
     expected = {f"oodbench/{path.relative_to(package).as_posix()}" for path in package.rglob("*.py")}
-    expected |= {"oodbench/identity.lock", *(f"oodbench/methods/{name}" for name in METHODS)}
+    expected |= {"oodbench/identity.lock", "oodbench/py.typed", *(f"oodbench/methods/{name}" for name in METHODS)}
     expected |= {f"oodbench/benchmarks/{path.name}" for path in suite_files().values()}
     expected |= {f"oodbench/benchmarks/reported/{path.name}" for path in (ROOT / "benchmarks/reported").glob("*.yaml")}
     assert files == expected

@@ -8,23 +8,20 @@ from pathlib import Path
 
 from oodbench.errors import UserError, unknown
 from oodbench.files import write_atomically
+from oodbench.report import figures
+from oodbench.report.figures import FIGURES
 from oodbench.results import result as ledger
 
-FIGURES = {
-    "tradeoff": "OOD accuracy against FPR, all methods",
-    "energies": "scores of the three test splits, methods beside each other",
-    "features": "t-SNE of penultimate features; needs weights and data",
-    "margin": "metrics against the margin, and the curve it is chosen by",
-    "ratio": "metrics against pi_c",
-}
 COMPARED = "woods,scone"  # the pair of the paper's figures
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", help="a results folder")
     parser.add_argument("--out", metavar="FOLDER", help="where figures go (default: DIR/figures)")
-    told = "; ".join(f"{name}: {what}" for name, what in FIGURES.items())
-    parser.add_argument("--only", default=",".join(FIGURES), metavar="A,B", help=f"of these (default: all). {told}")
+    described = "; ".join(f"{name}: {what}" for name, what in FIGURES.items())
+    parser.add_argument(
+        "--only", default=",".join(FIGURES), metavar="A,B", help=f"of these (default: all). {described}"
+    )
     parser.add_argument(
         "--methods",
         default="",
@@ -41,29 +38,29 @@ def main(given: argparse.Namespace) -> int:
     names = _names("figure", given.only, FIGURES)
     if not names:
         raise UserError(f"--only names no figure; choose from: {', '.join(FIGURES)}")
-    found, problems = ledger.read_folder(folder)
+    results, problems = ledger.read_folder(folder)
     for path, reason in problems.items():
         print(f"oodbench: skipped {path}: {reason}", file=sys.stderr)
-    if not found:
+    if not results:
         raise UserError(f"no results in '{folder}'; run some with: oodbench run --suite digits-c --results {folder}")
-    methods = _names("method of these results", given.methods, {r.method for r in found})
-    settings = {r.setting for r in found}
+    methods = _names("method of these results", given.methods, {r.method for r in results})
+    settings = {r.setting for r in results}
     for setting in given.setting:
         if setting not in settings:
             raise unknown("setting of these results", setting, settings)
-    from oodbench.report import figures
+    from oodbench.report.figures import studies, style
 
     out = Path(given.out) if given.out else folder / "figures"
     written, reasons = 0, []
-    for study in figures.studies(found, given.setting):
+    for study in studies.studies(results, given.setting):
         for name in names:
             try:
                 drawing = figures.draw(name, study, methods, COMPARED.split(","))
-            except figures.NotDrawn as reason:
+            except studies.NotDrawn as reason:
                 reasons.append(f"{study.suite} / {study.setting}: no {name}: {reason}")
                 continue
             path = out / study.folder / name
-            for suffix, content in figures.encode(drawing, folder).items():
+            for suffix, content in style.encode(drawing, folder).items():
                 write_atomically(path.with_name(f"{name}.{suffix}"), lambda file: file.write(content))  # noqa: B023
             print(f"{path}.png, .pdf, .txt", *drawing.remarks, sep="; ", flush=True)
             written += 1

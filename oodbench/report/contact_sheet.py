@@ -18,7 +18,7 @@ from oodbench.seeds import derive
 ALL = "all"  # kinds of corruption
 TILE = 64  # pixels: smaller images are enlarged to about this side
 GAP = 4
-PAPER = "#d7d7d7"  # neither black nor white, which fill whole images
+BACKGROUND = "#d7d7d7"  # neither black nor white, which fill whole images
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Sheet:
             max(margin + across * len(self.columns), _widest(font, [self.title]) + 2 * GAP),
             top + down * len(self.rows),
         )
-        sheet = Image.new("L" if channels == 1 else "RGB", size, PAPER)
+        sheet = Image.new("L" if channels == 1 else "RGB", size, BACKGROUND)
         draw = ImageDraw.Draw(sheet)
         draw.text((GAP, GAP), self.title, fill="black", font=font)
         for i, name in enumerate(self.columns):
@@ -80,7 +80,7 @@ def of_all_corruptions(suite: Suite, severity: int | None, count: int, seed: int
 
 def of_parts(suite: Suite, settings: Sequence[Setting], count: int, seed: int) -> Sheet:
     """A row for each test split of the settings, which may share some."""
-    found: dict[tuple[str, str], np.ndarray] = {}
+    shown_parts: dict[tuple[str, str], np.ndarray] = {}
     for setting in settings:
         parts = splits.build(suite, setting, seed)
         corruption = setting.covariate not in suite.contents.covariate
@@ -92,9 +92,9 @@ def of_parts(suite: Suite, settings: Sequence[Setting], count: int, seed: int) -
             tests[f"semantic: {setting.semantic}"] = parts.semantic
         for name, part in tests.items():
             shown = part.take(_one_per_class(part.labels, count, seed, name))
-            found[name, part.digest] = np.asarray(shown.images)
+            shown_parts[name, part.digest] = np.asarray(shown.images)
     return Sheet(
-        f"{suite.name}: test splits", [name for name, _ in found], [""] * count, np.stack(list(found.values()))
+        f"{suite.name}: test splits", [name for name, _ in shown_parts], [""] * count, np.stack([*shown_parts.values()])
     )
 
 

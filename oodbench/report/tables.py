@@ -150,6 +150,15 @@ class Table:
     reported_notes: tuple[str, ...] = ()
     marks_best: bool = True
 
+    def __repr__(self) -> str:
+        counts = f"rows {len(self.rows)}, settings {len(self.settings)}, metrics {len(self.metrics)}"
+        return f"<Table {plain(self.title)}: {counts}>"
+
+    def _repr_html_(self) -> str:
+        from oodbench.report.render.html import to_html  # which imports this module
+
+        return to_html(self)
+
     @property
     def title(self) -> str:
         of = self.layout or self.part

@@ -21,6 +21,7 @@ from oodbench.config.schema import Misfit, conform, spell
 from oodbench.config.suite import Contents, Setting, Suite
 from oodbench.errors import UserError
 from oodbench.files import write_atomically, write_text
+from oodbench.results import summary
 from oodbench.results.metrics import Scored
 
 SCHEMA = 2
@@ -144,6 +145,12 @@ class Result:
     written: str
     schema: int = SCHEMA
     path: Path | None = field(default=None, compare=False)  # where it was read from; not stored
+
+    def __repr__(self) -> str:
+        return summary.one_line(self)
+
+    def _repr_html_(self) -> str:
+        return summary.as_html(self)
 
     @property
     def suite_label(self) -> str:

@@ -5,6 +5,7 @@ import math
 import re
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -13,9 +14,11 @@ from command_line import assert_done, assert_refused, oodbench, python, smoke
 from made_results import a_result
 from PIL import Image
 
-from oodbench.cli import plot
 from oodbench.config import suite as suites
 from oodbench.report import figures
+from oodbench.report.figures import features, style
+from oodbench.report.figures import margin as margin_figure
+from oodbench.report.figures.studies import NotDrawn, Study, beside_each_other, studies
 from oodbench.results import metrics
 from oodbench.results import result as results
 
@@ -28,14 +31,15 @@ def result(method="msp", seed=0, setting="svhn", group=DETECTION, pi_c=0.5, marg
     values = {"covariate_acc": 0.5, "id_acc": 0.5, "fpr95": 0.5, "auroc": 0.5}
     values |= {name: fields.pop(name) for name in list(fields) if name in values}
     made = {
-        "setting": {"semantic": "svhn", "pi_c": pi_c}, "group": group, "contents": CONTENTS,
+        "setting": {"semantic": setting.partition(",")[0], "pi_c": pi_c}, "group": group, "contents": CONTENTS,
         "values": {} if margin is None else {"margin": margin},
+        "changed": {"margin": margin} if ",margin=" in method else {},
     }  # fmt: skip
     return a_result("cifar", method, setting, seed, made=made, **{"metrics": values, **fields})
 
 
 def drawn(name, found, methods=(), setting=0):
-    return figures.draw(name, figures.studies(found, [])[setting], methods, PAIR)
+    return figures.draw(name, studies(found, [])[setting], methods, PAIR)
 
 
 def curve(axes, label):
@@ -48,7 +52,7 @@ def curve(axes, label):
 def markers(drawing):
     """Of a trade-off: the points of every group."""
     axes = drawing.figure.axes[0]
-    return {line.get_label(): line.get_xydata().tolist() for line in axes.lines if line.get_label() in figures.GROUPS}
+    return {line.get_label(): line.get_xydata().tolist() for line in axes.lines if line.get_label() in style.GROUPS}
 
 
 @pytest.fixture(scope="module")
@@ -107,10 +111,10 @@ def test_labels_of_a_crowd_overlap_neither_each_other_nor_any_marker():
 
 
 def test_the_groups_differ_without_colour():
-    assert len({marker for _, marker, _ in figures.GROUPS.values()}) == len(figures.GROUPS)
-    looks = [style[1:] for style in figures.SPLITS.values()]
+    assert len({marker for _, marker, _ in style.GROUPS.values()}) == len(style.GROUPS)
+    looks = [style[1:] for style in style.SPLITS.values()]
     assert all(len({look[i] for look in looks}) == len(looks) for i in range(3))
-    assert all(len({style[i] for style in figures.LINES}) == len(figures.LINES) for i in (1, 2))
+    assert all(len({style[i] for style in style.LINES}) == len(style.LINES) for i in (1, 2))
 
 
 def test_only_the_configuration_run_last_counts_and_failed_runs_do_not():
@@ -134,7 +138,7 @@ def test_variants_of_a_method_that_is_there_are_left_out_and_told():
 
 def test_a_name_that_looks_like_mathematics_is_drawn_as_it_stands():
     drawing = drawn("tradeoff", [result(r"$\broken{$", covariate_acc=0.4), result("msp")])
-    assert figures.encode(drawing, None)["png"].startswith(b"\x89PNG")
+    assert style.encode(drawing, None)["png"].startswith(b"\x89PNG")
     assert r"$\broken{$" in [text.get_text() for text in drawing.figure.axes[0].texts]
 
 
@@ -142,14 +146,12 @@ def test_the_ratio_is_taken_from_the_setting_and_a_sweep_is_one_study():
     found = [result("scone", s, "svhn", pi_c=0.5, covariate_acc=a) for s, a in enumerate([0.7, 0.9])]
     found += [result("scone", 0, "svhn,pi_c=0.1", pi_c=0.1, covariate_acc=0.6), result("msp", 0, "svhn")]
     found += [result("scone", 0, "lsun", pi_c=0.5)]
-    assert [study.setting for study in figures.studies(found, [])] == ["svhn", "lsun"]
-    assert [study.setting for study in figures.studies(found, ["svhn,pi_c=0.1"])] == ["svhn,pi_c=0.1"]
+    assert [study.setting for study in studies(found, [])] == ["svhn", "lsun"]
+    assert [study.setting for study in studies(found, ["svhn,pi_c=0.1"])] == ["svhn,pi_c=0.1"]
     drawing = drawn("ratio", found, setting=0)
     assert curve(drawing.figure.axes[0], "SCONE") == ([0.1, 0.5], [60, 80])
     assert {r.method for r in drawing.sources} == {"scone"}
-    with pytest.raises(
-        figures.NotDrawn, match="needs a method under two shares; run it with --setting lsun,pi_c=VALUE"
-    ):
+    with pytest.raises(NotDrawn, match="needs a method under two shares; run it with --setting lsun,pi_c=VALUE"):
         drawn("ratio", found, setting=1)
 
 
@@ -166,22 +168,36 @@ def test_the_margin_falls_from_left_to_right_with_the_choice_that_was_noted():
     assert curve(below, "out%") == ([0, 1, 2], [50, 45, 20])
     assert [label.get_text() for label in below.get_xticklabels()] == ["0", "−2", "−10"]
     assert [text.get_text() for text in below.texts] == ["chosen"] and below.texts[0].xy[0] == 2
+    assert drawing.caption.startswith("Metrics of SCONE against the margin on cifar, setting svhn.")
     assert "as noted by the runs that chose" in drawing.caption and "is -10 (dashed" in drawing.caption
     assert "One seed." in drawing.caption
     again = result("scone", margin=-10.0, seed=1, covariate_acc=0.9, weights="gone")
     assert "One seed; margin −10: 2." in drawn("margin", [*found, again]).caption
-    with pytest.raises(figures.NotDrawn, match="needs a method under two margins"):
+    with pytest.raises(NotDrawn, match="needs a method under two margins"):
         drawn("margin", found[:1])
+
+
+def test_a_sweep_of_margins_differs_in_nothing_else():
+    found = [result(f"scone,margin={m:g}", margin=m) for m in (0.0, -1.0, -2.0)]
+    method = found[0].config.method
+    trainer = replace(method.trainer, values={"margin": -3.0, "lr": 0.5}, changed={"margin": -3.0, "lr": 0.5})
+    config = replace(found[0].config, method=replace(method, trainer=trainer))
+    found.append(replace(found[0], method="scone,lr=0.5,margin=-3", config=config))
+    drawing = drawn("margin", found)
+    assert [label.get_text() for label in drawing.figure.axes[0].get_xticklabels()] == ["0", "−1", "−2"]
+    with pytest.raises(NotDrawn, match="needs a method under two margins"):
+        drawn("margin", found, methods=["scone,lr=0.5"])
+    assert drawn("margin", found, methods=["scone"]).sources == drawing.sources
 
 
 def test_out_share_computed_again_is_what_the_selection_noted(folder):
     """The two ways to one curve, for the margins that both trained."""
     found, _ = results.read_folder(folder)
-    study = next(s for s in figures.studies(found, []) if s.setting == "unseen-digits")
-    margins, automatic = figures._margin_sweep(study, [])
-    assert sorted(margins) == [-10.0, -2.0, 0.0]
-    (noted,) = figures._recorded_selections(automatic)
-    (repeated,) = figures._repeated_selections(margins)
+    study = next(s for s in studies(found, []) if s.setting == "unseen-digits")
+    sweep = margin_figure._longest_sweep(study, [])
+    assert sweep.method == "scone" and list(sweep.runs) == [0.0, -2.0, -10.0]
+    (noted,) = margin_figure._recorded_choices(sweep.automatic)
+    (repeated,) = margin_figure._recomputed_choices(sweep.runs)
     assert repeated.shares == {m: noted.shares[m] for m in (0.0, -2.0, -10.0)}
     drawing = drawn("margin", [r for r in found if r.method != "scone,margin=auto"], setting=0)
     assert "computed again from the stored weights" in drawing.caption and not drawing.remarks
@@ -208,16 +224,16 @@ def test_the_energies_are_those_beside_the_results(folder):
 
 def test_methods_beside_each_other_share_the_seed():
     found = [result(method, seed) for method in PAIR for seed in ((0, 1, 2) if method == "woods" else (1, 2))]
-    study = figures.studies(found, [])[0]
-    assert [(r.method, r.seed) for r in figures._beside(study, [], PAIR)] == [("woods", 1), ("scone", 1)]
-    with pytest.raises(figures.NotDrawn, match="have no seed in common; run them with the same --seeds"):
-        figures._beside(figures.studies([found[0], found[-1]], [])[0], [], PAIR)
-    with pytest.raises(figures.NotDrawn, match="no results of knn; choose others with --methods"):
-        figures._beside(study, ["knn"], PAIR)
+    study = studies(found, [])[0]
+    assert [(r.method, r.seed) for r in beside_each_other(study, [], PAIR)] == [("woods", 1), ("scone", 1)]
+    with pytest.raises(NotDrawn, match="have no seed in common; run them with the same --seeds"):
+        beside_each_other(studies([found[0], found[-1]], [])[0], [], PAIR)
+    with pytest.raises(NotDrawn, match="no results of knn; choose others with --methods"):
+        beside_each_other(study, ["knn"], PAIR)
 
 
 def test_one_command_draws_all_and_repeated_gives_the_same_bytes(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "FEATURE_ROWS", 25)
+    monkeypatch.setattr(features, "FEATURE_ROWS", 25)
     out = assert_done(oodbench("plot", folder, "--out", tmp_path / "a", "--setting", "unseen-digits"))
     home = tmp_path / "a" / "digits-c-smoke" / "unseen-digits"
     assert [line.split(";")[0] for line in out.splitlines()] == [f"{home / n}.png, .pdf, .txt" for n in figures.FIGURES]
@@ -297,15 +313,20 @@ def test_a_method_with_values_is_one_name(folder, tmp_path):
 
 
 def test_a_setting_that_reads_like_a_path_stays_below_the_folder():
-    study = figures.Study("..", "../../etc/x", [], [])
+    study = Study("..", "../../etc/x", [], [])
     assert study.folder.parts == ("_.", "_._.._etc_x")
 
 
-def test_the_command_line_lists_the_figures_there_are_and_waits_for_matplotlib():
-    assert list(plot.FIGURES) == list(figures.FIGURES)
+def test_every_figure_is_a_module_and_the_command_line_describes_it():
+    modules = {path.stem: path.read_text() for path in Path(figures.__file__).parent.glob("[!_]*.py")}
+    assert set(figures.FIGURES) == {name for name, text in modules.items() if "\ndef draw(" in text}
     help = " ".join(assert_done(oodbench("plot", "--help")).split())
-    assert all(f"{name}: {what}" in help for name, what in plot.FIGURES.items())
-    code = "import sys; from oodbench import cli; assert 'matplotlib' not in sys.modules"
+    assert all(f"{name}: {what}" in help for name, what in figures.FIGURES.items())
+
+
+def test_the_command_line_waits_for_matplotlib_and_figures_for_torch():
+    code = "import sys; from oodbench.cli import plot; assert not {'torch', 'matplotlib'} & {*sys.modules}"
     assert python("-c", code) == (0, "", "")
-    code = "import sys; from oodbench.report import figures; assert not {'torch', 'matplotlib.pyplot'} & {*sys.modules}"
+    modules = ", ".join(f"oodbench.report.figures.{name}" for name in figures.FIGURES)
+    code = f"import sys, {modules}; assert not {{'torch', 'matplotlib.pyplot'}} & {{*sys.modules}}"
     assert python("-c", code) == (0, "", "")

@@ -1,0 +1,110 @@
+"""What a figure is drawn from: which results of a folder, and which of their runs."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from oodbench.config.suite import Setting
+from oodbench.report import tables
+from oodbench.report.tables import Table
+from oodbench.results.result import Result
+
+
+class NotDrawn(Exception):
+    """Why a folder's results do not make this figure, and what would."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """One suite in one setting: what a figure is drawn from."""
+
+    suite: str
+    setting: str
+    results: list[Result]
+    ratios: list[Result]  # of the settings that differ from this one in nothing but pi_c, itself included
+
+    @property
+    def folder(self) -> Path:
+        """Where its figures go; names come from files and must not lead elsewhere."""
+        suite, setting = (re.sub(r"[^\w.,=+-]|^\.", "_", name)[:200] for name in (self.suite, self.setting))
+        return Path(suite, setting)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    figure: Figure
+    caption: str
+    sources: list[Result]
+    remarks: list[str] = field(default_factory=list)  # what the figure lacks and could have
+
+
+def studies(results: Sequence[Result], settings: Sequence[str]) -> list[Study]:
+    """Of `settings`, or of all in the order of the tables; a ratio of a sweep is then no study of its own."""
+    chosen = []
+    for table in tables.build(list(results)):
+        own = [r for r in results if r.suite_label == table.suite]
+        for setting in [s for s in table.settings if s != tables.AVERAGE]:
+            shown = [r for r in own if r.setting == setting]
+            families = {_without_ratio(r) for r in shown}
+            ratios = [r for r in own if _without_ratio(r) in families]
+            is_point_of_another = not any(map(_has_usual_ratio, shown)) and any(map(_has_usual_ratio, ratios))
+            if setting in settings or (not settings and not is_point_of_another):
+                chosen.append(Study(table.suite, setting, shown, ratios))
+    return chosen
+
+
+def _without_ratio(result: Result) -> Setting:
+    """What settings have in common that differ in pi_c alone."""
+    return replace(result.config.setting, pi_c=0.0)
+
+
+def _has_usual_ratio(result: Result) -> bool:
+    return result.config.setting.pi_c == result.config.suite.defaults.pi_c
+
+
+def runs_by_method(results: Sequence[Result], methods: Sequence[str]) -> dict[str, list[Result]]:
+    """By method, the runs a table would count: of the configuration run last, one per seed, successful ones.
+
+    Without `methods`, a method with changed hyperparameters is left out where the method itself is there.
+    """
+    by_method: dict[str, list[Result]] = {}
+    for result in sorted(results, key=lambda r: (r.written, r.key)):
+        by_method.setdefault(result.method, []).append(result)
+    counted: dict[str, list[Result]] = {}
+    for method in methods or by_method:
+        runs = by_method.get(method, [])
+        newest = {r.seed: r for r in runs if r.variant == runs[-1].variant}
+        ok = [newest[seed] for seed in sorted(newest) if newest[seed].status == "ok"]
+        if not ok:
+            continue
+        name = ok[-1].config.method.name
+        if methods or method == name or name not in by_method:
+            counted[method] = ok
+    return counted
+
+
+def beside_each_other(study: Study, methods: Sequence[str], compared: Sequence[str]) -> list[Result]:
+    """One run of each method, under the lowest seed that all of them have."""
+    runs = runs_by_method(study.results, methods or compared)
+    if not runs:
+        raise NotDrawn(f"no results of {' or '.join(methods or compared)}; choose others with --methods")
+    common = set.intersection(*({r.seed for r in each} for each in runs.values()))
+    if not common:
+        raise NotDrawn(f"{' and '.join(runs)} have no seed in common; run them with the same --seeds")
+    return [next(r for r in each if r.seed == min(common)) for each in runs.values()]
+
+
+def table_of(runs: dict[str, list[Result]], metrics: Sequence[str]) -> Table:
+    return tables.build([r for each in runs.values() for r in each], metrics, selection=None)[0]
+
+
+def printed_name(result: Result) -> str:
+    return tables.printed_name(result.method, tables.display_of(result))
+
+
+def seeds_of(table: Table) -> str:
+    line = table.seeds_line.rstrip(".")
+    return line[0].lower() + line[1:]

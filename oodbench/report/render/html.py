@@ -1,0 +1,44 @@
+"""A table in HTML, as a notebook shows it. Every name in it comes from a file and is escaped."""
+
+from collections.abc import Iterable
+from html import escape
+
+from oodbench.report.render.titles import title_of
+from oodbench.report.tables import Figure, Line, Table, plain
+
+
+def to_html(table: Table) -> str:
+    """A fragment: one table, its notes below."""
+    columns = len(table.heads) + len(table.settings) * len(table.metrics)
+    settings = "".join(f'<th colspan="{len(table.metrics)}">{_escaped(s)}</th>' for s in table.settings)
+    titles = [*table.heads, *[title_of(metric) for metric in table.metrics] * len(table.settings)]
+    head = f'<tr><th colspan="{len(table.heads)}"></th>{settings}</tr><tr>{_cells("th", map(_escaped, titles))}</tr>'
+    body = []
+    for i, row in enumerate(table.rows):
+        if table.opens_group(i) and row.group:
+            body.append(f'<tr><td colspan="{columns}"><em>{_escaped(row.group)}</em></td></tr>')
+        body += [_line(line, table.marks) for line in row.lines]
+    notes = [f"<sup>{letter}</sup> {_escaped(note)}" for note, letter in table.marks.items()]
+    sentences = [table.caption, table.seeds_line, *table.remarks, table.definitions]
+    below = "<br>".join([*notes, *(_escaped(sentence) for sentence in sentences if sentence)])
+    caption = f"<caption>{_escaped(table.title)}</caption>"
+    return f"<table>{caption}<thead>{head}</thead><tbody>{''.join(body)}</tbody></table><p><small>{below}</small></p>"
+
+
+def _line(line: Line, marks: dict[str, str]) -> str:
+    heads = [_escaped(head) if line.is_measured else f"<em>{_escaped(head)}</em>" for head in line.heads]
+    return f"<tr>{_cells('th', heads)}{_cells('td', [_number(figure, marks) for figure in line.figures])}</tr>"
+
+
+def _number(figure: Figure, marks: dict[str, str]) -> str:
+    text = _escaped(f"{figure.text} ± {figure.error}" if figure.error else figure.text)
+    mark = f"<sup>{marks[figure.note]}</sup>" if figure.note else ""
+    return (f"<strong>{text}</strong>" if figure.best else text) + mark
+
+
+def _cells(tag: str, contents: Iterable[str]) -> str:
+    return "".join(f"<{tag}>{content}</{tag}>" for content in contents)
+
+
+def _escaped(text: str) -> str:
+    return escape(plain(text))
