@@ -191,8 +191,9 @@ def test_the_command_that_makes_the_results_of_a_table_is_understood(table):
     words = shlex.split(PAPER.source.tables[table].run)
     assert words[0] == "oodbench"
     given = _parser().parse_args(words[1:])
-    if given.suite in suite_files():
-        load(given.suite).sweep(given.sweep)
+    for suite in given.suite:
+        if suite in suite_files():
+            load(suite).sweep(given.sweep)
 
 
 def test_every_number_has_a_tolerance():
