@@ -17,6 +17,7 @@ from PIL import Image
 from stand_ins import arrays, data_in, files, picture
 
 from oodbench.config import suite
+from oodbench.config.families import corruption_kinds
 from oodbench.config.suite import Source
 from oodbench.data import splits, store
 from oodbench.data.corruptions.digits_c import KINDS
@@ -257,7 +258,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 def test_the_corruptions_are_those_promised():
     assert set(KINDS) == {"gaussian_noise", "blur", "contrast", "rotation", "impulse_noise"}
-    assert set(suite.corruption_kinds("digits_c")) == set(KINDS)
+    assert set(corruption_kinds("digits_c")) == set(KINDS)
 
 
 @every_kind

@@ -12,6 +12,7 @@ from stand_ins import arrays, data_in, picture
 
 from oodbench.config import suite as suites
 from oodbench.config.cards import PACKAGE, folder
+from oodbench.config.families import corruption_kinds
 from oodbench.config.registry import Registry
 from oodbench.data import splits, store
 from oodbench.data.sets.cifar import CIFAR10
@@ -39,6 +40,7 @@ sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from oodbench.config import suite
 from oodbench.running import plan
+from oodbench.config.families import corruption_kinds
 from oodbench.config.registry import Registry
 made = plan.make(suite.load("digits-c"), Registry(), "msp,energy,scone", [], [0], [], Path("nowhere"))
 print(*[cell.key for cell in made.cells[::2]])
@@ -340,7 +342,7 @@ def test_every_sweep_of_ours_plans_the_values_of_its_table():
     margins = suite.sweep("margin").set["scone.margin"]
     assert margins == [0, -0.1, -0.5, -1, -2, -10, -20, -50]
     assert suite.sweep("ratio").setting["pi_c"] == [0, 0.1, 0.2, 0.5, 0.9]
-    assert sorted(suite.sweep("corruption").setting["covariate"]) == sorted(suites.corruption_kinds("cifar_c"))
+    assert sorted(suite.sweep("corruption").setting["covariate"]) == sorted(corruption_kinds("cifar_c"))
     for name in suites.suite_files():
         for sweep in suites.load(name).contents.sweeps.values():
             assert sweep.set or sweep.setting
