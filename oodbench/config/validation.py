@@ -15,7 +15,19 @@ RECIPE = "recipe."  # before the name of a value that `search` draws
 
 
 def check(contents: Contents) -> None:
-    """What types cannot say: names that must exist, numbers that must make sense."""
+    """A misfit names the place in the suite file."""
+    _check_sources(contents)
+    _check_names(contents)
+    _check_network(contents)
+    _check_recipes(contents)
+    _check_splits(contents)
+    _check_embedding(contents)
+    if contents.cpu_threads is not None and contents.cpu_threads < 1:
+        raise Misfit(("cpu_threads",), f"expected 1 or more, got {contents.cpu_threads}")
+    _check_settings(contents)
+
+
+def _check_sources(contents: Contents) -> None:
     datasets = catalogue("datasets")
     sources: dict[Place, Source] = {("id",): contents.id}
     sources |= {("semantic", name): source for name, source in contents.semantic.items()}
@@ -36,9 +48,19 @@ def check(contents: Contents) -> None:
         for key in ("size", "jpeg", "embed"):
             if place != ("id",) and getattr(source, key) is not None:
                 raise Misfit((*place, key), f"'{key}' is for the ID data; other sets follow it")
+
+
+def _overlap(a: Source, b: Source) -> bool:
+    return a.dataset == b.dataset and (a.classes is None or b.classes is None or bool({*a.classes} & {*b.classes}))
+
+
+def _check_names(contents: Contents) -> None:
     for place in [(kind, name) for kind in ("semantic", "covariate", "presets") for name in getattr(contents, kind)]:
         if not re.fullmatch(r"\w[\w.+-]*", str(place[-1])):
             raise Misfit(place, "expected a name of letters, digits and . + - _ alone, since folders bear it")
+
+
+def _check_network(contents: Contents) -> None:
     networks = catalogue("networks")
     if contents.network.name not in networks:
         raise Misfit(("network", "name"), str(unknown("network", contents.network.name, networks)))
@@ -47,6 +69,10 @@ def check(contents: Contents) -> None:
         if option not in known:
             raise Misfit(("network", "options", option), str(unknown("option of the network", option, known)))
         conform(contents.network.options[option], known[option].type, ("network", "options", option))
+
+
+def _check_recipes(contents: Contents) -> None:
+    """Those of the suite, and those that a search may draw."""
     for kind, recipe in values_of(contents.recipes).items():
         _check_recipe(recipe, ("recipes", kind))
     for name, distribution in distributions(contents).items():
@@ -56,34 +82,6 @@ def check(contents: Contents) -> None:
                 _check_recipe(drawn, ())
             except Misfit as error:
                 raise Misfit(("search", name), f"'{contents.search[name]}' may draw {value}: {error.message}") from None
-    for name, share in values_of(contents.splits).items():
-        if isinstance(share, float) and not 0 < share < 1 and not (name == "labelled" and share >= 1):
-            raise Misfit(("splits", name), f"expected a share between 0 and 1, got {share}")
-    if contents.splits.mixed_validation + contents.splits.id_validation >= 1:
-        raise Misfit(("splits", "mixed_validation"), "mixed_validation + id_validation leave nothing for the mixture")
-    if contents.id.embed is not None:
-        if contents.corruptions is not None:
-            raise Misfit(("id", "embed"), "embedded images cannot be corrupted; leave out 'embed' or 'corruptions'")
-        for kind, recipe in values_of(contents.recipes).items():
-            if recipe.augment != "none":
-                raise Misfit(
-                    ("recipes", kind, "augment"), f"'{recipe.augment}' is for pixels, not features; choose none"
-                )
-    if contents.cpu_threads is not None and contents.cpu_threads < 1:
-        raise Misfit(("cpu_threads",), f"expected 1 or more, got {contents.cpu_threads}")
-    if not contents.settings:
-        raise Misfit(("settings",), "expected at least one setting")
-    if contents.corruptions is not None:
-        taken = set(corruption_kinds(contents.corruptions)) & set(contents.covariate)
-        if taken:
-            raise Misfit(("covariate", min(taken)), f"'{min(taken)}' is a kind of {contents.corruptions}; rename it")
-    for i, column in enumerate(contents.settings):
-        given = {key: value for key, value in values_of(column).items() if value is not None}
-        try:
-            check_setting(Setting(**{**values_of(contents.defaults), **given}), contents)
-        except Misfit as error:
-            where: Place = ("settings", i) if error.place[0] in given else ("defaults",)
-            raise Misfit((*where, *error.place), error.message) from None
 
 
 def _check_recipe(recipe: Recipe, place: Place) -> None:
@@ -108,8 +106,38 @@ def distributions(contents: Contents) -> dict[str, search.Distribution]:
     return {name: search.read(text, types[name], ("search", name)) for name, text in contents.search.items()}
 
 
-def _overlap(a: Source, b: Source) -> bool:
-    return a.dataset == b.dataset and (a.classes is None or b.classes is None or bool({*a.classes} & {*b.classes}))
+def _check_splits(contents: Contents) -> None:
+    for name, share in values_of(contents.splits).items():
+        if isinstance(share, float) and not 0 < share < 1 and not (name == "labelled" and share >= 1):
+            raise Misfit(("splits", name), f"expected a share between 0 and 1, got {share}")
+    if contents.splits.mixed_validation + contents.splits.id_validation >= 1:
+        raise Misfit(("splits", "mixed_validation"), "mixed_validation + id_validation leave nothing for the mixture")
+
+
+def _check_embedding(contents: Contents) -> None:
+    if contents.id.embed is None:
+        return
+    if contents.corruptions is not None:
+        raise Misfit(("id", "embed"), "embedded images cannot be corrupted; leave out 'embed' or 'corruptions'")
+    for kind, recipe in values_of(contents.recipes).items():
+        if recipe.augment != "none":
+            raise Misfit(("recipes", kind, "augment"), f"'{recipe.augment}' is for pixels, not features; choose none")
+
+
+def _check_settings(contents: Contents) -> None:
+    if not contents.settings:
+        raise Misfit(("settings",), "expected at least one setting")
+    if contents.corruptions is not None:
+        taken = set(corruption_kinds(contents.corruptions)) & set(contents.covariate)
+        if taken:
+            raise Misfit(("covariate", min(taken)), f"'{min(taken)}' is a kind of {contents.corruptions}; rename it")
+    for i, column in enumerate(contents.settings):
+        try:
+            check_setting(contents.completed(column), contents)
+        except Misfit as error:
+            own = getattr(column, str(error.place[0])) is not None
+            where: Place = ("settings", i) if own else ("defaults",)
+            raise Misfit((*where, *error.place), error.message) from None
 
 
 def check_setting(setting: Setting, contents: Contents) -> None:
