@@ -150,6 +150,19 @@ def test_the_command_line_and_the_api_wait_for_torch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_config_reads_every_suite_method_and_network_without_numpy_or_torch():
+    """It learns the names of methods, networks and corruption kinds by reading files as text."""
+    modules = [name for name in MODULES if name.split(".")[0] == "config"]
+    code = f"""
+import sys, {", ".join(f"oodbench.{name}" for name in modules)}
+from oodbench.config import identity, registry, suite
+loaded = [suite.load(name) for name in suite.suite_files()]
+assert loaded and registry.Registry().cards and identity.shipped()
+assert not {{"numpy", "scipy", "torch"}} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 @every_file
 def test_only_the_command_line_prints(path):
     if path in METHODS or layer(path) != "cli":
