@@ -143,7 +143,7 @@ def test_the_command_line_and_the_api_wait_for_torch():
     names = """
     oodbench.cli oodbench.api oodbench.running.plan oodbench.config.registry oodbench.config.suite
     oodbench.config.schema oodbench.results.result oodbench.report.tables oodbench.report.layouts
-    oodbench.report.comparison oodbench.report.render oodbench.data.splits oodbench.results.metrics
+    oodbench.report.comparison oodbench.report.render oodbench.data.parts oodbench.results.metrics
     oodbench.config.recipe
     """
     code = f"import sys, {', '.join(names.split())}; assert 'torch' not in sys.modules"

@@ -41,8 +41,8 @@ from command_line import assert_done, assert_refused, oodbench
 from data_files import SmallCIFAR10, SmallCIFAR100, SmallMNIST, damaged, idx_files, packed, scratch, small, write
 from scipy.io import loadmat, savemat
 
+from oodbench.data import lookup, store, untrusted
 from oodbench.data import npy as npy_module
-from oodbench.data import splits, store, untrusted
 from oodbench.data.corruptions import cifar_c
 from oodbench.data.corruptions import mnist_c as mnist_c_generator
 from oodbench.data.sets.cifar import CIFAR10
@@ -67,9 +67,9 @@ def home(tmp_path, monkeypatch):
     for data, like in ((CIFAR10, SmallCIFAR10), (MNIST, SmallMNIST), (SVHN, SmallSVHN)):
         monkeypatch.setattr(data, "rows", like.rows)
         monkeypatch.setattr(data, "official", None, raising=False)
-    splits.dataset.cache_clear()  # which remembers what it has read
+    lookup.dataset.cache_clear()  # which remembers what it has read
     yield tmp_path / "data"
-    splits.dataset.cache_clear()
+    lookup.dataset.cache_clear()
 
 
 def refusal(data, path):

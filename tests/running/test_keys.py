@@ -94,7 +94,7 @@ def test_the_keys_of_a_copy_are_ours(copied):
         ("oodbench/data/corruptions/digits_c.py", "np.rint", "np.floor", {"msp", "energy", "scone"}),
         ("oodbench/learning/loop.py", "value.backward()", "(2 * value).backward()", {"msp", "energy", "scone"}),
         ("oodbench/config/recipe.py", "math.cos(math.pi", "math.cos(3", {"msp", "energy", "scone"}),
-        ("oodbench/data/splits.py", "np.rint(np.cumsum", "np.floor(np.cumsum", {"msp", "energy", "scone"}),
+        ("oodbench/data/parts.py", "np.rint(np.cumsum", "np.floor(np.cumsum", {"msp", "energy", "scone"}),
         ("oodbench/learning/outputs.py", "else largest", "else 2 * largest", {"msp", "energy", "scone"}),
         ("methods/scone.py", "growth: float = 1.5", "growth: float = 2.5", {"scone"}),
         ("methods/scone.py", "- self.alarms)", "- 2 * self.alarms)", {"scone"}),

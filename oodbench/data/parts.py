@@ -1,0 +1,137 @@
+"""Which image plays which part: a suite, a setting and a seed to disjoint parts. Plain arrays, no torch.
+
+The shares are those of the SCONE paper's code: the ID training images are halved into a labelled part and one that
+never shows its labels; what feeds the wild mixture and what validates it are kept apart.
+"""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from oodbench.config.suite import NONE, Setting, Source, Suite
+from oodbench.data.image_part import ImagePart
+from oodbench.data.lookup import dataset, num_classes
+from oodbench.data.views import corrupted, part_of
+from oodbench.errors import UserError
+from oodbench.seeds import derive
+
+NEVER_EMPTY = ("labelled", "id", "covariate", "covariate_validation")  # also where there is no wild mixture
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything one training and its evaluation may read.
+
+    No image is in two of these. Copies neither, with `covariate_from: unlabelled`: a corrupted copy counts as its
+    original, except in the covariate test split, which holds the ID test images corrupted.
+    """
+
+    labelled: ImagePart
+    wild_id: ImagePart
+    wild_covariate: ImagePart
+    wild_semantic: ImagePart
+    id_validation: ImagePart
+    mixed_id: ImagePart  # the mixed validation set is these three, in the proportions of the mixture
+    mixed_covariate: ImagePart
+    mixed_semantic: ImagePart
+    id: ImagePart  # the three test splits; the covariate one holds corrupted copies of the ID test images
+    covariate: ImagePart
+    semantic: ImagePart
+    covariate_validation: ImagePart | None = None  # of held-out domains, with labels: for the selection of models alone
+
+    def items(self) -> dict[str, ImagePart]:
+        """By name, without a part that the setting does not have."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: part for name, part in found.items() if part is not None}
+
+
+def build_parts(suite: Suite, setting: Setting, seed: int) -> Parts:
+    """All parts of one setting under one seed; the same arguments always give the same rows."""
+    shares = suite.contents.splits
+    test_share = shares.domain_out if setting.semantic == NONE else shares.semantic_test
+
+    def shuffled(part: ImagePart, purpose: str) -> ImagePart:
+        return part.take(np.random.default_rng(derive(seed, purpose)).permutation(len(part)))
+
+    def divided(source: Source, purpose: str) -> tuple[ImagePart, ImagePart]:
+        """The train and the test part of a set: its own, or by lot. Truncated as in the paper's code."""
+        if dataset(source.dataset).has_test_part and source.part is None:
+            return shuffled(part_of(suite, source, test=False), purpose), part_of(suite, source, test=True)
+        everything = shuffled(part_of(suite, source, {"train": False, "test": True}.get(source.part or "all")), purpose)
+        train = int((1 - test_share) * len(everything))
+        return everything.take(slice(train)), everything.take(slice(train, None))
+
+    id_source = suite.contents.id
+    held_out = suite.held_out(setting)
+    if held_out:
+        known = id_source.domains or dataset(id_source.dataset).domains
+        id_source = replace(id_source, domains=[name for name in known if name not in held_out])
+    id_train, id_test = divided(id_source, "labelled")
+    if setting.semantic == NONE:
+        # Domain generalisation as DomainBed measures it: no wild mixture, the larger part of the held-out domain tests.
+        nothing, aside = id_test.take(slice(0)), None
+        if setting.covariate in suite.contents.covariate:
+            test, aside = divided(suite.contents.covariate[setting.covariate], "covariate")
+        else:
+            test = corrupted(suite, setting, id_test)
+        parts = Parts(id_train, *(nothing,) * 7, id_test, test, nothing, aside if held_out else None)
+        return _checked(suite, setting, parts)
+    labelled, unlabelled = _cut(id_train, shares.labelled if shares.labelled < 1 else shares.labelled / len(id_train))
+    if setting.covariate in suite.contents.covariate:
+        clean = unlabelled
+        covariate, covariate_test = divided(suite.contents.covariate[setting.covariate], "covariate")
+    else:
+        if shares.covariate_from == "all":
+            clean, to_corrupt = unlabelled, shuffled(id_train, "covariate")
+        else:
+            clean, to_corrupt = _cut(unlabelled, 0.5)
+        covariate, covariate_test = corrupted(suite, setting, to_corrupt), corrupted(suite, setting, id_test)
+    mixed_id, id_validation, wild_id = _cut(clean, shares.mixed_validation, shares.id_validation)
+    mixed_covariate, aside, wild_covariate = _cut(covariate, shares.mixed_validation, shares.id_validation)
+    semantic, semantic_test = divided(suite.contents.semantic[setting.semantic], "semantic")
+    mixed_semantic, wild_semantic = _cut(semantic, shares.mixed_validation)
+    parts = Parts(
+        labelled=labelled,
+        wild_id=wild_id,
+        wild_covariate=wild_covariate,
+        wild_semantic=wild_semantic,
+        id_validation=id_validation,
+        mixed_id=mixed_id,
+        mixed_covariate=mixed_covariate,
+        mixed_semantic=mixed_semantic,
+        id=id_test,
+        covariate=covariate_test,
+        semantic=semantic_test,
+        covariate_validation=aside if held_out else None,
+    )
+    return _checked(suite, setting, parts)
+
+
+def _checked(suite: Suite, setting: Setting, parts: Parts) -> Parts:
+    """That nothing a run reads is empty, and that covariate labels are those of the ID classes."""
+    for name, part in parts.items().items():
+        if len(part) == 0 and (setting.semantic != NONE or name in NEVER_EMPTY):
+            raise UserError(f"the part '{name}' of {suite.name} is empty; change its classes or shares in {suite.path}")
+    classes = num_classes(suite)
+    if parts.covariate.labels.max(initial=0) >= classes or parts.wild_covariate.labels.max(initial=0) >= classes:
+        raise UserError(f"the covariate set '{setting.covariate}' has more classes than the {classes} of the ID data")
+    return parts
+
+
+def mixed_validation(parts: Parts, setting: Setting) -> Any:
+    """Unlabelled images in the proportions of the mixture, as many as the smallest part allows."""
+    pools = [
+        (1 - setting.pi_c - setting.pi_s, parts.mixed_id),
+        (setting.pi_c, parts.mixed_covariate),
+        (setting.pi_s, parts.mixed_semantic),
+    ]
+    size = min(len(pool) / share for share, pool in pools if share > 1e-9)
+    chosen = [pool.take(slice(int(share * size + 1e-9))) for share, pool in pools]
+    return np.concatenate([np.asarray(part.images) for part in chosen])
+
+
+def _cut(part: ImagePart, *shares: float) -> list[ImagePart]:
+    """Consecutive shares of a part, and the rest."""
+    edges = [0, *np.rint(np.cumsum(shares) * len(part)).astype(int), len(part)]
+    return [part.take(slice(a, b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
