@@ -39,12 +39,12 @@ def normalization(suite: Suite) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 def sources(suite: Suite, setting: Setting) -> dict[str, Source]:
     """The data sets that a setting reads, by the part they play."""
-    found = {"id": suite.contents.id}
+    read = {"id": suite.contents.id}
     if setting.semantic != NONE:
-        found["semantic"] = suite.contents.semantic[setting.semantic]
+        read["semantic"] = suite.contents.semantic[setting.semantic]
     if setting.covariate in suite.contents.covariate:
-        found["covariate"] = suite.contents.covariate[setting.covariate]
-    return found
+        read["covariate"] = suite.contents.covariate[setting.covariate]
+    return read
 
 
 def fingerprints(suite: Suite, setting: Setting) -> dict[str, str]:
@@ -59,9 +59,13 @@ def fingerprints(suite: Suite, setting: Setting) -> dict[str, str]:
 
 def official_files(suite: Suite, setting: Setting) -> Official | None:
     """The published files of a corruption, which are preferred where they are."""
-    id = suite.contents.id
-    if PUBLISHED.get(id.dataset) != suite.contents.corruptions or id.jpeg is not None or id.size is not None:
+    source = suite.contents.id
+    if (
+        PUBLISHED.get(source.dataset) != suite.contents.corruptions
+        or source.jpeg is not None
+        or source.size is not None
+    ):
         return None
     if setting.covariate in suite.contents.covariate:
         return None
-    return official(id.dataset, setting.covariate, setting.severity)
+    return official(source.dataset, setting.covariate, setting.severity)

@@ -42,56 +42,62 @@ class Parts:
 
     def items(self) -> dict[str, ImagePart]:
         """By name, without a part that the setting does not have."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: part for name, part in found.items() if part is not None}
+        every = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: part for name, part in every.items() if part is not None}
 
 
 def build_parts(suite: Suite, setting: Setting, seed: int) -> Parts:
     """All parts of one setting under one seed; the same arguments always give the same rows."""
+    parts = _without_mixture(suite, setting, seed) if setting.semantic == NONE else _with_mixture(suite, setting, seed)
+    return _checked(suite, setting, parts)
+
+
+def _without_mixture(suite: Suite, setting: Setting, seed: int) -> Parts:
+    """Domain generalization as in DomainBed: nothing is unlabelled, the larger part of a held-out domain tests."""
+    lots = _Lots(suite, suite.contents.splits.domain_out, seed)
+    id_train, id_test = lots.divided(_id_source(suite, setting), "labelled")
+    aside = None
+    if setting.covariate in suite.contents.covariate:
+        covariate_test, aside = lots.divided(suite.contents.covariate[setting.covariate], "covariate")
+    else:
+        covariate_test = corrupted(suite, setting, id_test)
+    nothing = id_test.take(slice(0))
+    return Parts(
+        labelled=id_train,
+        wild_id=nothing,
+        wild_covariate=nothing,
+        wild_semantic=nothing,
+        id_validation=nothing,
+        mixed_id=nothing,
+        mixed_covariate=nothing,
+        mixed_semantic=nothing,
+        id=id_test,
+        covariate=covariate_test,
+        semantic=nothing,
+        covariate_validation=aside if suite.held_out(setting) else None,
+    )
+
+
+def _with_mixture(suite: Suite, setting: Setting, seed: int) -> Parts:
+    """As in the paper, or with a covariate set of its own files in place of corrupted copies."""
     shares = suite.contents.splits
-    test_share = shares.domain_out if setting.semantic == NONE else shares.semantic_test
-
-    def shuffled(part: ImagePart, purpose: str) -> ImagePart:
-        return part.take(np.random.default_rng(derive(seed, purpose)).permutation(len(part)))
-
-    def divided(source: Source, purpose: str) -> tuple[ImagePart, ImagePart]:
-        """The train and the test part of a set: its own, or by lot. Truncated as in the paper's code."""
-        if dataset(source.dataset).has_test_part and source.part is None:
-            return shuffled(part_of(suite, source, test=False), purpose), part_of(suite, source, test=True)
-        everything = shuffled(part_of(suite, source, {"train": False, "test": True}.get(source.part or "all")), purpose)
-        train = int((1 - test_share) * len(everything))
-        return everything.take(slice(train)), everything.take(slice(train, None))
-
-    id_source = suite.contents.id
-    held_out = suite.held_out(setting)
-    if held_out:
-        known = id_source.domains or dataset(id_source.dataset).domains
-        id_source = replace(id_source, domains=[name for name in known if name not in held_out])
-    id_train, id_test = divided(id_source, "labelled")
-    if setting.semantic == NONE:
-        # Domain generalisation as DomainBed measures it: no wild mixture, the larger part of the held-out domain tests.
-        nothing, aside = id_test.take(slice(0)), None
-        if setting.covariate in suite.contents.covariate:
-            test, aside = divided(suite.contents.covariate[setting.covariate], "covariate")
-        else:
-            test = corrupted(suite, setting, id_test)
-        parts = Parts(id_train, *(nothing,) * 7, id_test, test, nothing, aside if held_out else None)
-        return _checked(suite, setting, parts)
+    lots = _Lots(suite, shares.semantic_test, seed)
+    id_train, id_test = lots.divided(_id_source(suite, setting), "labelled")
     labelled, unlabelled = _cut(id_train, shares.labelled if shares.labelled < 1 else shares.labelled / len(id_train))
     if setting.covariate in suite.contents.covariate:
         clean = unlabelled
-        covariate, covariate_test = divided(suite.contents.covariate[setting.covariate], "covariate")
+        covariate, covariate_test = lots.divided(suite.contents.covariate[setting.covariate], "covariate")
     else:
         if shares.covariate_from == "all":
-            clean, to_corrupt = unlabelled, shuffled(id_train, "covariate")
+            clean, to_corrupt = unlabelled, lots.shuffled(id_train, "covariate")
         else:
             clean, to_corrupt = _cut(unlabelled, 0.5)
         covariate, covariate_test = corrupted(suite, setting, to_corrupt), corrupted(suite, setting, id_test)
     mixed_id, id_validation, wild_id = _cut(clean, shares.mixed_validation, shares.id_validation)
     mixed_covariate, aside, wild_covariate = _cut(covariate, shares.mixed_validation, shares.id_validation)
-    semantic, semantic_test = divided(suite.contents.semantic[setting.semantic], "semantic")
+    semantic, semantic_test = lots.divided(suite.contents.semantic[setting.semantic], "semantic")
     mixed_semantic, wild_semantic = _cut(semantic, shares.mixed_validation)
-    parts = Parts(
+    return Parts(
         labelled=labelled,
         wild_id=wild_id,
         wild_covariate=wild_covariate,
@@ -103,9 +109,44 @@ def build_parts(suite: Suite, setting: Setting, seed: int) -> Parts:
         id=id_test,
         covariate=covariate_test,
         semantic=semantic_test,
-        covariate_validation=aside if held_out else None,
+        covariate_validation=aside if suite.held_out(setting) else None,
     )
-    return _checked(suite, setting, parts)
+
+
+def _id_source(suite: Suite, setting: Setting) -> Source:
+    """The ID data without the domains that a setting holds out."""
+    source, held_out = suite.contents.id, suite.held_out(setting)
+    if not held_out:
+        return source
+    known = source.domains or dataset(source.dataset).domains
+    return replace(source, domains=[name for name in known if name not in held_out])
+
+
+@dataclass(frozen=True)
+class _Lots:
+    """What chance decides, under one seed; every purpose has draws of its own."""
+
+    suite: Suite
+    test_share: float  # of a set that has no test part of its own
+    seed: int
+
+    def shuffled(self, part: ImagePart, purpose: str) -> ImagePart:
+        return part.take(np.random.default_rng(derive(self.seed, purpose)).permutation(len(part)))
+
+    def divided(self, source: Source, purpose: str) -> tuple[ImagePart, ImagePart]:
+        """The train and the test part of a set: its own, or by lot. Truncated as in the paper's code."""
+        if dataset(source.dataset).has_test_part and source.part is None:
+            return self.shuffled(part_of(self.suite, source, False), purpose), part_of(self.suite, source, True)
+        published_part = {"train": False, "test": True}.get(source.part or "all")
+        everything = self.shuffled(part_of(self.suite, source, published_part), purpose)
+        train = int((1 - self.test_share) * len(everything))
+        return everything.take(slice(train)), everything.take(slice(train, None))
+
+
+def _cut(part: ImagePart, *shares: float) -> list[ImagePart]:
+    """Consecutive shares of a part, and the rest."""
+    edges = [0, *np.rint(np.cumsum(shares) * len(part)).astype(int), len(part)]
+    return [part.take(slice(a, b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
 
 
 def _checked(suite: Suite, setting: Setting, parts: Parts) -> Parts:
@@ -129,9 +170,3 @@ def mixed_validation(parts: Parts, setting: Setting) -> Any:
     size = min(len(pool) / share for share, pool in pools if share > 1e-9)
     chosen = [pool.take(slice(int(share * size + 1e-9))) for share, pool in pools]
     return np.concatenate([np.asarray(part.images) for part in chosen])
-
-
-def _cut(part: ImagePart, *shares: float) -> list[ImagePart]:
-    """Consecutive shares of a part, and the rest."""
-    edges = [0, *np.rint(np.cumsum(shares) * len(part)).astype(int), len(part)]
-    return [part.take(slice(a, b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]

@@ -23,24 +23,25 @@ from oodbench.errors import UserError
 
 
 def part_of(suite: Suite, source: Source, test: bool | None) -> ImagePart:
-    """Rows of a set as the suite's network takes them: as large and with as many channels as the ID images."""
-    id, data = suite.contents.id, dataset(source.dataset)
-    size = id.size if source.dataset == id.dataset else side(suite)
-    found: Rows = data.part(test, source.classes, source.domains)
+    """Train (False), test (True) or all rows (None) of a set, as large and with as many channels as the ID images."""
+    id_source, data = suite.contents.id, dataset(source.dataset)
+    size = id_source.size if source.dataset == id_source.dataset else side(suite)
+    chosen: Rows = data.part(test, source.classes, source.domains)
     origin = data.name
-    if id.embed is not None and isinstance(data, PictureSet):
+    if id_source.embed is not None and isinstance(data, PictureSet):
         whole: Any = data.pictures(size or data.size)  # not cached, since they are read once
     else:
         whole = data.arrays(size)[0]
+    labels = chosen.labels
     if source in suite.contents.covariate.values():
-        found = replace(found, labels=_as_id_labels(suite, source, found.labels))
-    if source.dataset == id.dataset and id.jpeg is not None:
-        whole, origin = _encoded(suite), f"{origin} jpeg-{id.jpeg}"
-    if id.embed is not None:
-        whole, origin = _embedded(suite, source, whole), f"{origin} {id.embed}"
+        labels = _as_id_labels(suite, source, labels)
+    if source.dataset == id_source.dataset and id_source.jpeg is not None:
+        whole, origin = _encoded(suite), f"{origin} jpeg-{id_source.jpeg}"
+    if id_source.embed is not None:
+        whole, origin = _embedded(suite, source, whole), f"{origin} {id_source.embed}"
     else:
         whole = _with_channels(suite, whole)
-    return ImagePart(whole, found.rows, found.labels, found.rows, origin, found.domains)
+    return ImagePart(whole, chosen.rows, labels, chosen.rows, origin, chosen.domains)
 
 
 def _as_id_labels(suite: Suite, source: Source, labels: np.ndarray) -> np.ndarray:
@@ -58,21 +59,21 @@ def _as_id_labels(suite: Suite, source: Source, labels: np.ndarray) -> np.ndarra
 
 
 def side(suite: Suite) -> int:
-    """Of the ID images, in pixels."""
-    id = suite.contents.id
-    return id.size if id.size is not None else int(dataset(id.dataset).arrays(None)[0].shape[-1])
+    """How wide and high the ID images are, in pixels."""
+    id_source = suite.contents.id
+    return id_source.size if id_source.size is not None else int(dataset(id_source.dataset).arrays(None)[0].shape[-1])
 
 
 def _encoded(suite: Suite) -> np.ndarray:
     """The whole ID data set as JPEG files would give it back."""
-    id = suite.contents.id
-    origin = dataset(id.dataset)
-    images = origin.arrays(id.size)[0]
-    quality = id.jpeg
+    id_source = suite.contents.id
+    origin = dataset(id_source.dataset)
+    images = origin.arrays(id_source.size)[0]
+    quality = id_source.jpeg
     assert quality is not None
     if isinstance(images, Pictures):
         raise UserError(f"'{origin.name}' is too large to be encoded in memory; leave out id.jpeg={quality}")
-    version = f"{origin.fingerprint}-{id.size}-{decoder_code()}"
+    version = f"{origin.fingerprint}-{id_source.size}-{decoder_code()}"
     return store.cached_array(f"{origin.name}-jpeg-{quality}", version, lambda: encoded(images, quality))
 
 
@@ -80,22 +81,23 @@ def _embedded(suite: Suite, source: Source, images: Any) -> np.ndarray:
     """A whole set as the features that the suite's embedding gives of its images, computed once."""
     embed = suite.contents.id.embed
     assert embed is not None
-    coloured = _with_channels(suite, images)
+    colored = _with_channels(suite, images)
 
     def make() -> np.ndarray:
-        return embedding.embedded(coloured, embedding.network(WEIGHTS[embed].path()))
+        return embedding.embedded(colored, embedding.network(WEIGHTS[embed].path()))
 
     return store.cached_array(*_embedding(suite, source), make)
 
 
 def _embedding(suite: Suite, source: Source) -> tuple[str, str]:
     """The name and version that the features of a set are cached under."""
-    id, data = suite.contents.id, dataset(source.dataset)
-    assert id.embed is not None
+    id_source, data = suite.contents.id, dataset(source.dataset)
+    assert id_source.embed is not None
     key = data.key if isinstance(data, PictureSet) else data.name
-    jpeg = f"-jpeg-{id.jpeg}" if source.dataset == id.dataset and id.jpeg is not None else ""
-    version = f"{data.fingerprint}-{decoder_code()}-{WEIGHTS[id.embed].digest}-{identity.of_harness('embedding')}"
-    return f"{key}-{side(suite)}{jpeg}-{id.embed}", version
+    jpeg = f"-jpeg-{id_source.jpeg}" if source.dataset == id_source.dataset and id_source.jpeg is not None else ""
+    weights, code = WEIGHTS[id_source.embed].digest, identity.of_harness("embedding")
+    version = f"{data.fingerprint}-{decoder_code()}-{weights}-{code}"
+    return f"{key}-{side(suite)}{jpeg}-{id_source.embed}", version
 
 
 def is_embedded(suite: Suite) -> bool:
@@ -104,16 +106,16 @@ def is_embedded(suite: Suite) -> bool:
 
 
 def _with_channels(suite: Suite, images: Any) -> Any:
-    """Colour as grey (ITU-R 601 luma) or grey as colour, where the ID images are so; embeddings are of colours."""
-    id = suite.contents.id
-    wanted = 3 if id.embed is not None else len(dataset(id.dataset).mean)
+    """Color as grey (ITU-R 601 luma) or grey as color, where the ID images are so; embeddings are of colors."""
+    id_source = suite.contents.id
+    wanted = 3 if id_source.embed is not None else len(dataset(id_source.dataset).mean)
     if images.shape[1] == wanted:
         return images
     if {wanted, images.shape[1]} != {1, 3}:
         raise UserError(
             f"images of {images.shape[1]} channels cannot become like the ID images of {wanted}; choose another set"
         )
-    convert = _grey if wanted == 1 else _coloured
+    convert = _grey if wanted == 1 else _colored
     if isinstance(images, Pictures):
         return images.then(lambda pixels, rows: convert(pixels), channels=wanted)
     return convert(images)
@@ -128,7 +130,7 @@ def _grey(images: np.ndarray) -> np.ndarray:
     return grey
 
 
-def _coloured(images: np.ndarray) -> np.ndarray:
+def _colored(images: np.ndarray) -> np.ndarray:
     return np.repeat(images, 3, axis=1)
 
 
@@ -142,7 +144,7 @@ def published(suite: Suite, setting: Setting, rows: np.ndarray) -> tuple[Officia
 
 def corrupted(suite: Suite, setting: Setting, part: ImagePart) -> ImagePart:
     """A part under the setting's corruption: from the published files if they cover it, otherwise made here."""
-    id = suite.contents.id
+    id_source = suite.contents.id
     family, kind, severity = suite.contents.corruptions, setting.covariate, setting.severity
     assert family is not None
     copies = published(suite, setting, part.rows)
@@ -151,14 +153,16 @@ def corrupted(suite: Suite, setting: Setting, part: ImagePart) -> ImagePart:
         origin = f"{part.origin} {files.name}.{kind}-{severity}"
         return replace(part, whole=files.images, chosen=where, origin=origin)
     corrupt = corruptions.kinds(family)[kind]
-    data = dataset(id.dataset)
+    data = dataset(id_source.dataset)
     origin = f"{part.origin} {family}.{kind}-{severity}"
     if isinstance(part.whole, Pictures):
         return replace(part, whole=part.whole.then(lambda pixels, rows: corrupt(pixels, severity, rows)), origin=origin)
     if isinstance(data, Stored | PictureSet):
-        clean = _encoded(suite) if id.jpeg is not None else data.arrays(id.size)[0]
-        key = f"{data.name}-{family}-{kind}-{severity}" + (f"-jpeg-{id.jpeg}" if id.jpeg is not None else "")
-        decoded = f"-{id.size}-{decoder_code()}" if isinstance(data, PictureSet) or id.jpeg is not None else ""
+        jpeg = id_source.jpeg
+        clean = _encoded(suite) if jpeg is not None else data.arrays(id_source.size)[0]
+        key = f"{data.name}-{family}-{kind}-{severity}" + ("" if jpeg is None else f"-jpeg-{jpeg}")
+        is_decoded = isinstance(data, PictureSet) or jpeg is not None
+        decoded = f"-{id_source.size}-{decoder_code()}" if is_decoded else ""
         version = f"{data.fingerprint}{decoded}-{identity.of_family(family)}"
         whole = store.cached_array(key, version, lambda: corrupt(clean, severity, np.arange(len(clean))))
         return replace(part, whole=whole, chosen=part.rows, origin=origin)
