@@ -5,13 +5,11 @@ swap, a photograph that is never drawn) is kept. The published draws had no seed
 only. In place of ImageMagick, which the originals call for motion, stands the same arithmetic.
 """
 
-import io
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from PIL import Image
 from scipy import sparse
 
 from oodbench.data.corruptions import _noise
@@ -33,6 +31,7 @@ from oodbench.data.corruptions._filters import (
 from oodbench.data.corruptions._frost import frost_photographs, photograph
 from oodbench.data.corruptions._kinds import Draw, Kind, cut
 from oodbench.data.corruptions._water import light
+from oodbench.data.jpeg import through_jpeg
 
 KINDS: dict[str, Kind] = {}
 Function = Callable[..., np.ndarray]
@@ -320,13 +319,7 @@ def saturate(images: np.ndarray, constants: tuple[float, float]) -> np.ndarray:
 @_kind((80, 65, 58, 50, 40), (25, 18, 15, 10, 7))
 def jpeg_compression(images: np.ndarray, quality: int) -> np.ndarray:
     """Stored as JPEG with chroma at half resolution, and read again."""
-    decoded = np.empty((len(images), *images.shape[2:], 3), dtype=np.uint8)
-    for i, pixels in enumerate(np.ascontiguousarray(images.transpose(0, 2, 3, 1))):
-        file = io.BytesIO()
-        Image.fromarray(pixels).save(file, "JPEG", quality=quality)
-        # Image.open would spend as long on the headers as on the pixels.
-        decoded[i] = Image.frombytes("RGB", pixels.shape[:2], file.getvalue(), "jpeg", "RGB", "")
-    return decoded.transpose(0, 3, 1, 2)
+    return np.stack([through_jpeg(image, quality) for image in images])
 
 
 @_kind((0.95, 0.9, 0.85, 0.75, 0.65), (0.6, 0.5, 0.4, 0.3, 0.25))
