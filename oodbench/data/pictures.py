@@ -1,6 +1,5 @@
 """Sets of image files: decoded once and cached if that is small, otherwise whenever they are read."""
 
-import hashlib
 import json
 import math
 import os
@@ -13,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from oodbench import digests
 from oodbench.data import store
 from oodbench.data.decoder import Examined, code, decode, examine, in_threads
 from oodbench.data.listing import Listing, by_class, images_below, read_list
@@ -307,10 +307,10 @@ NO_INDEX = (OSError, ValueError, TypeError, RecursionError)  # not there, or dam
 
 
 def _fingerprint(found: Listing, examined: Sequence[Examined]) -> str:
-    digest = hashlib.sha256()
-    for name, label, test, each in zip(found.names, found.labels, found.in_test, examined, strict=True):
-        digest.update(repr((os.fsencode(name), label, test)).encode() + each.digest)
-    return digest.hexdigest()[:16]
+    rows = zip(found.names, found.labels, found.in_test, examined, strict=True)
+    return digests.of_pieces(
+        repr((os.fsencode(name), label, test)).encode() + each.digest for name, label, test, each in rows
+    )
 
 
 def examine_all(found: Listing) -> list[Examined]:

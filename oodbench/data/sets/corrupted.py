@@ -4,7 +4,6 @@ D. Hendrycks and T. Dietterich, Benchmarking Neural Network Robustness to Common
 N. Mu and J. Gilmer, MNIST-C: A Robustness Benchmark for Computer Vision, 2019.
 """
 
-import hashlib
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from oodbench import digests
 from oodbench.data import npy, store
 from oodbench.data.sets.cifar import CIFAR10
 from oodbench.data.sets.idx import MNIST
@@ -70,7 +70,7 @@ class _Files(Fetched):
         there = self._there()
         if not there:
             raise missing(self.name)
-        return hashlib.sha256(repr({kind: each.fingerprint for kind, each in there.items()}).encode()).hexdigest()[:16]
+        return digests.of_text(repr({kind: each.fingerprint for kind, each in there.items()}))
 
     def _there(self) -> dict[str, store.Entry]:
         if not (store.data_folder() / self.name).is_dir():
