@@ -11,7 +11,7 @@ from oodbench.data.listing import Listing, by_class, images_below, read_list
 from oodbench.data.pictures import NO_INDEX, Index, PictureSet
 from oodbench.data.sources import Progress
 from oodbench.data.stored import existing
-from oodbench.data.untrusted import is_archive
+from oodbench.data.untrusted.archives import is_archive
 from oodbench.errors import UserError
 
 

@@ -18,7 +18,7 @@ from oodbench.data.decoder import Examined, code, decode, examine, in_threads
 from oodbench.data.listing import Listing, by_class, images_below, read_list
 from oodbench.data.sources import Progress
 from oodbench.data.stored import Fetched
-from oodbench.data.untrusted import is_archive, unpack
+from oodbench.data.untrusted.archives import is_archive, unpack
 from oodbench.errors import UserError
 
 CACHED_AT_MOST = 10**9  # bytes of pixels that are decoded once and cached; more is read from the files every time

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from oodbench import digests
 from oodbench.data.store import data_folder
-from oodbench.data.untrusted import unpack
+from oodbench.data.untrusted.archives import unpack
 from oodbench.errors import UserError
 from oodbench.files import claim
 

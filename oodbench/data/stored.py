@@ -14,7 +14,7 @@ from oodbench.data import npy, store
 from oodbench.data.dataset import Dataset
 from oodbench.data.sources import Progress, Source, Unavailable, Url
 from oodbench.data.store import Decoded
-from oodbench.data.untrusted import is_archive, unpack
+from oodbench.data.untrusted.archives import is_archive, unpack
 from oodbench.errors import UserError
 
 

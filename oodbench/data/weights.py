@@ -10,7 +10,7 @@ from pathlib import Path
 from oodbench.data import store
 from oodbench.data.sources import PyPI, checksum
 from oodbench.data.stored import Obtained
-from oodbench.data.untrusted import is_archive, unpack
+from oodbench.data.untrusted.archives import is_archive, unpack
 from oodbench.errors import UserError
 
 

@@ -41,7 +41,7 @@ from command_line import assert_done, assert_refused, oodbench
 from data_files import SmallCIFAR10, SmallCIFAR100, SmallMNIST, damaged, idx_files, packed, scratch, small, write
 from scipy.io import loadmat, savemat
 
-from oodbench.data import lookup, store, untrusted
+from oodbench.data import lookup, store
 from oodbench.data import npy as npy_module
 from oodbench.data.corruptions import cifar_c
 from oodbench.data.corruptions import mnist_c as mnist_c_generator
@@ -50,7 +50,8 @@ from oodbench.data.sets.corrupted import CIFAR10C, MNISTC, official
 from oodbench.data.sets.idx import MNIST
 from oodbench.data.sets.svhn import SVHN
 from oodbench.data.sources import Url
-from oodbench.data.untrusted import read_mat
+from oodbench.data.untrusted import matlab
+from oodbench.data.untrusted.matlab import read_mat
 from oodbench.errors import UserError
 
 
@@ -275,7 +276,7 @@ def test_a_mat_file_that_swells_is_read_no_further_than_it_says(tmp_path, monkey
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(UserError, match="an array that is not as long as it says"):
         read_mat(tmp_path / "file")
-    monkeypatch.setattr(untrusted, "ARRAY_LIMIT", 2000)
+    monkeypatch.setattr(matlab, "ARRAY_LIMIT", 2000)
     (tmp_path / "file").write_bytes(mat(*arrays))
     with pytest.raises(UserError, match="has over 2,000 bytes; it is not a file of SVHN"):
         read_mat(tmp_path / "file")

@@ -20,7 +20,8 @@ from oodbench.data.sets.idx import MNIST
 from oodbench.data.sources import Url
 from oodbench.data.store import Decoded
 from oodbench.data.stored import Fetched, Stored, missing
-from oodbench.data.untrusted import is_archive, map_npy, unpack
+from oodbench.data.untrusted.archives import is_archive, unpack
+from oodbench.data.untrusted.arrays import map_npy
 from oodbench.errors import UserError
 
 

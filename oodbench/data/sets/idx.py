@@ -10,7 +10,7 @@ from oodbench.data.listing import is_whole
 from oodbench.data.sources import Debian, Npm, Torchvision
 from oodbench.data.store import Decoded
 from oodbench.data.stored import Layout, Stored
-from oodbench.data.untrusted import read_idx
+from oodbench.data.untrusted.arrays import read_idx
 from oodbench.errors import UserError
 
 NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
