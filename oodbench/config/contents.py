@@ -9,7 +9,7 @@ from oodbench.config.schema import values_of
 
 Precision = Literal["fp32", "tf32", "bf16"]
 FOLDER = "folder:"  # before the path of any folder of images, in place of the name of a data set
-NONE = "none"  # in place of a semantic set: generalisation alone is measured
+NONE = "none"  # in place of a semantic set: generalization alone is measured
 
 
 @dataclass(frozen=True)

@@ -686,7 +686,7 @@ CIFAR_WRONG = {
     "order": ({"labels.npy": npy(np.arange(15) // 3)}, "labels.npy' has other labels at other severities; it is not"),
     "mislabelled": (
         {"labels.npy": npy((cifar10_c(())[1] + 1) % 10)},
-        "labels.npy' has other labels than 'cifar10' in 3 of 3 rows; it is mislabelled or not in the official order",
+        "labels.npy' has other labels than 'cifar10' in 3 of 3 rows; it is mislabeled or not in the official order",
     ),
     "shuffled": (
         {"fog.npy": npy(cifar10_c(("fog",))[0]["fog"][[1, 2, 0, *range(3, 15)]].transpose(0, 2, 3, 1))},
@@ -718,7 +718,7 @@ MNIST_WRONG = {
     "parts": ({"fog/test_labels.npy": npy(np.zeros(12, int))}, "test_labels.npy' has shape 12 for 5 images"),
     "mislabelled": (
         {"fog/test_labels.npy": npy((mnist_c(())[1][12:] + 1) % 10)},
-        "fog' has other labels than 'mnist' in 5 of 17 rows; it is mislabelled or not in the official order",
+        "fog' has other labels than 'mnist' in 5 of 17 rows; it is mislabeled or not in the official order",
     ),
     "float labels": ({"fog/test_labels.npy": npy(np.zeros(5))}, "test_labels.npy' holds float64 values; labels must"),
 }

@@ -46,7 +46,7 @@ class Kind:
         if channels != 3 or height != width or not (width == 32 or 200 <= width <= 256):
             raise UserError(
                 f"cannot apply '{self.name}' to images of {channels} x {height} x {width}; "
-                "it takes colour images (3 channels) of 32x32, or of 200x200 to 256x256"
+                "it takes color images (3 channels) of 32x32, or of 200x200 to 256x256"
             )
         if severity not in range(1, 6):
             raise UserError(f"'{self.name}' has no severity {severity}; choose 1 to 5")

@@ -45,7 +45,7 @@ def canny(images: np.ndarray) -> np.ndarray:
     size = np.abs(gx) + np.abs(gy)
     around = np.pad(size, ((0, 0), (1, 1), (1, 1)))
     width = around.shape[2]
-    # A ridge is higher than its two neighbours along the gradient, in the nearest of four directions.
+    # A ridge is higher than its two neighbors along the gradient, in the nearest of four directions.
     at, bold = np.flatnonzero(around > WEAK), np.flatnonzero(size > WEAK)
     x, y, height = gx.ravel()[bold], gy.ravel()[bold], size.ravel()[bold]
     diagonal = np.where((x ^ y) < 0, width - 1, width + 1)

@@ -266,15 +266,15 @@ def spatter(images: np.ndarray, constants: tuple[Any, ...], field: np.ndarray) -
     mean, spread, sigma, threshold, strength, liquid = constants
     drops = blurred(mean + spread * field.astype(float), sigma)  # in float64: one grey level can change an edge
     drops[drops < threshold] = 0
-    pixels, colour = _floats(images), np.array(liquid, dtype=np.float32)[:, None, None]
+    pixels, color = _floats(images), np.array(liquid, dtype=np.float32)[:, None, None]
     if liquid == MUD:
         cover = blurred(_floats(drops > threshold), strength)[:, None]
         cover[cover < 0.8] = 0
-        return pixels + cover * (colour - pixels)
+        return pixels + cover * (color - pixels)
     layer = (255 * drops).astype(int).astype(np.uint8)  # what is over 255 starts again at 0, as in the published code
     shine = _floats(layer * light(layer))
     shine *= strength / np.maximum(shine.max(axis=(1, 2), keepdims=True), 1)  # without a drop nothing shines
-    return pixels + shine[:, None] * colour
+    return pixels + shine[:, None] * color
 
 
 @_kind((0.05, 0.10, 0.15, 0.20, 0.30), (0.1, 0.2, 0.3, 0.4, 0.5))

@@ -46,7 +46,7 @@ def impulse_noise(images: np.ndarray, uniform: np.ndarray) -> np.ndarray:
 
 
 def glass_blur(images: np.ndarray, bits: np.ndarray) -> np.ndarray:
-    """Neighbouring pixels swapped at random, between two blurs.
+    """Neighboring pixels swapped at random, between two blurs.
 
     `bits` is N x 2 passes x 26 rows x 26 columns x 3, from the lower right pixel on: whether to swap, and whether the
     partner lies one to the left, and one up. The published code takes columns for channels: it blurs vertically only.
@@ -159,13 +159,13 @@ def canny_edges(images: np.ndarray) -> np.ndarray:
     weight = np.where(steep, np.abs(right), np.abs(down)) / np.where(steep, np.abs(down), np.abs(right))
     ridge = np.ones(len(candidates), dtype=bool)
     for way in (-1, 1):
-        neighbour = flat[candidates + way * diagonal] * weight + flat[candidates + way * straight] * (1 - weight)
-        ridge &= flat[candidates] >= neighbour
+        neighbor = flat[candidates + way * diagonal] * weight + flat[candidates + way * straight] * (1 - weight)
+        ridge &= flat[candidates] >= neighbor
 
     edges = np.zeros(slope.shape, dtype=bool)
     edges.ravel()[candidates[ridge]] = True
     touching = np.zeros((3, 3, 3), dtype=bool)
-    touching[1] = True  # all 8 neighbours, but none of another image
+    touching[1] = True  # all 8 neighbors, but none of another image
     lines, count = ndimage.label(edges, touching)
     kept = np.zeros(count + 1, dtype=bool)
     kept[lines[edges & (slope >= 0.2)]] = True

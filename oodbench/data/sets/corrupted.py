@@ -155,7 +155,7 @@ class _Files(Fetched):
             if different:
                 raise UserError(
                     f"'{where}' has other labels than '{self.clean.name}' in {different:,} of {repeated.shape[1]:,} "
-                    f"rows; it is mislabelled or not in the official order: get it again"
+                    f"rows; it is mislabeled or not in the official order: get it again"
                 )
 
     def _images(self, path: Path, rows: int) -> np.ndarray:
