@@ -51,9 +51,9 @@ class Folder(PictureSet):
     def index(self) -> Index:
         stamp = self._stamp()
         try:
-            found = self._read_index()
-            if found.stamp == stamp and store.entry(self.key) is not None and not self.gone(found):
-                return found
+            index = self._read_index()
+            if index.stamp == stamp and store.entry(self.key) is not None and not self.gone(index):
+                return index
         except (*NO_INDEX, UserError):
             pass
         with store.working_folder() as work:

@@ -58,9 +58,9 @@ def canny(images: np.ndarray) -> np.ndarray:
     in_plane = np.zeros((3, 3, 3), dtype=bool)
     in_plane[1] = True
     component, count = ndimage.label(ridge, in_plane)
-    kept = np.zeros(count + 1, dtype=bool)
-    kept[component[ridge & (size > STRONG)]] = True
-    return kept[component]
+    strong = np.zeros(count + 1, dtype=bool)
+    strong[component[ridge & (size > STRONG)]] = True
+    return strong[component]
 
 
 def chamfer_distance(edges: np.ndarray) -> np.ndarray:

@@ -190,14 +190,14 @@ def _frost_draws(generator: Generator, side: int, _: Any) -> tuple[int, np.ndarr
 )
 def frost(images: np.ndarray, constants: tuple[float, float], chosen: np.ndarray, place: np.ndarray) -> np.ndarray:
     """Part of a photograph of frost laid over; of the six the last is never chosen, as in the release."""
-    kept, added = constants
+    own, added = constants
     side, paths = images.shape[-1], frost_photographs()
     ice = np.empty(images.shape, dtype=np.uint8)
     for i, (number, (down, right)) in enumerate(zip(chosen.tolist(), place.tolist(), strict=True)):
         photo = photograph(paths[number], side == 32)
         y, x = int(down * (photo.shape[1] - side)), int(right * (photo.shape[2] - side))
         ice[i] = photo[:, y : y + side, x : x + side]
-    return np.float32(kept) * images + np.float32(added) * ice
+    return np.float32(own) * images + np.float32(added) * ice
 
 
 def _snow_draws(generator: Generator, side: int, _: Any) -> tuple[np.ndarray, float]:
@@ -223,7 +223,7 @@ def _snow_draws(generator: Generator, side: int, _: Any) -> tuple[np.ndarray, fl
 )
 def snow(images: np.ndarray, constants: tuple[float, ...], field: np.ndarray, degrees: np.ndarray) -> np.ndarray:
     """Flakes that fall both ways, over a paler image."""
-    mean, spread, zoom, threshold, radius, sigma, kept = constants
+    mean, spread, zoom, threshold, radius, sigma, own = constants
     flakes = along_both(mean + spread * field, zoom_matrix(field.shape[-1], zoom))
     flakes[flakes < threshold] = 0
     flakes = _floats(motion_blurred(cut(255 * flakes)[:, None], degrees, radius, sigma))
@@ -231,7 +231,7 @@ def snow(images: np.ndarray, constants: tuple[float, ...], field: np.ndarray, de
     red, green, blue = (pixels[:, k : k + 1] for k in range(3))
     paler = np.maximum(pixels, 1.5 * (0.299 * red + 0.587 * green + 0.114 * blue) + 127.5)
     paler -= pixels
-    paler *= 1 - kept
+    paler *= 1 - own
     pixels += paler
     pixels += flakes + flakes[..., ::-1, ::-1]
     return pixels
@@ -290,12 +290,12 @@ def brightness(images: np.ndarray, added: float) -> np.ndarray:
 
 
 @_kind((0.75, 0.5, 0.4, 0.3, 0.15), (0.4, 0.3, 0.2, 0.1, 0.05))
-def contrast(images: np.ndarray, kept: float) -> np.ndarray:
+def contrast(images: np.ndarray, factor: float) -> np.ndarray:
     """Values drawn towards their channel's mean."""
     pixels = _floats(images)
     mean = pixels.mean(axis=(2, 3), keepdims=True)
     pixels -= mean
-    pixels *= kept
+    pixels *= factor
     pixels += mean
     return pixels
 

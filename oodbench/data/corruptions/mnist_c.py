@@ -167,9 +167,9 @@ def canny_edges(images: np.ndarray) -> np.ndarray:
     touching = np.zeros((3, 3, 3), dtype=bool)
     touching[1] = True  # all 8 neighbors, but none of another image
     lines, count = ndimage.label(edges, touching)
-    kept = np.zeros(count + 1, dtype=bool)
-    kept[lines[edges & (slope >= 0.2)]] = True
-    return np.where(kept[lines], np.uint8(255), np.uint8(0))
+    strong = np.zeros(count + 1, dtype=bool)
+    strong[lines[edges & (slope >= 0.2)]] = True
+    return np.where(strong[lines], np.uint8(255), np.uint8(0))
 
 
 def _windows(padded: np.ndarray, top: np.ndarray, left: np.ndarray) -> np.ndarray:

@@ -77,7 +77,7 @@ class _Files(Fetched):
         if not (store.data_folder() / self.name).is_dir():
             return {}
         entries = {kind: store.entry(f"{self.name}/{kind}") for kind in self.kinds}
-        return {kind: found for kind, found in entries.items() if found is not None}
+        return {kind: entry for kind, entry in entries.items() if entry is not None}
 
     def is_there(self) -> bool:
         return bool(self._there())
@@ -86,8 +86,8 @@ class _Files(Fetched):
         folder = store.data_folder() / self.name
         try:
             there = self._there()
-            for kind, found in there.items():
-                if store.fingerprint(store.load(f"{self.name}/{kind}")) != found.fingerprint:
+            for kind, entry in there.items():
+                if store.fingerprint(store.load(f"{self.name}/{kind}")) != entry.fingerprint:
                     return "broken", f"{folder / kind} has changed; get it again: oodbench data get {self.name}"
         except UserError as error:
             return "broken", str(error)
@@ -109,20 +109,20 @@ class _Files(Fetched):
             if path.suffix != ".npy":
                 raise UserError(f"'{path}' is neither an archive (tar, zip) that can be read nor {self.looked_for}")
             home = path.parent
-        found: dict[str, Callable[[], Decoded]] = {}
+        readers: dict[str, Callable[[], Decoded]] = {}
         try:
             for folder in [home, *sorted(below for below in home.rglob("*") if below.is_dir())]:
-                found = {**self.find(folder), **found}
+                readers = {**self.find(folder), **readers}
         except UserError as error:
             raise UserError(str(error).replace(str(work), str(path))) from None
-        if not found:
+        if not readers:
             raise UserError(
                 f"'{path}' does not hold '{self.name}': looked for {self.looked_for} in it and the folders below"
             )
-        return partial(self._save, found, source)
+        return partial(self._save, readers, source)
 
-    def _save(self, found: dict[str, Callable[[], Decoded]], source: str) -> store.Entry:
-        rows = sum(store.save(f"{self.name}/{kind}", read(), source).rows for kind, read in found.items())
+    def _save(self, readers: dict[str, Callable[[], Decoded]], source: str) -> store.Entry:
+        rows = sum(store.save(f"{self.name}/{kind}", read(), source).rows for kind, read in readers.items())
         self.__dict__.pop("fingerprint", None)  # of what was there before
         return store.Entry(self.fingerprint, source, rows)
 
@@ -130,8 +130,8 @@ class _Files(Fetched):
         piece = f"{self.name}/{kind}"
         if kind not in self.kinds or not 1 <= severity <= self.severities:
             return None
-        found = store.entry(piece)
-        if found is None:
+        entry = store.entry(piece)
+        if entry is None:
             return None
         copies, rows = store.load(piece), self.clean_rows()
         place = store.data_folder() / piece
@@ -139,7 +139,7 @@ class _Files(Fetched):
             raise UserError(f"'{place}' has {len(copies.labels):,} images; get it again: oodbench data get {self.name}")
         self.check_labels(copies.labels, str(place))  # the clean set may have come, or changed, since
         part = slice((severity - 1) * len(rows), severity * len(rows))
-        return Official(self.name, copies.images[part], rows, found.fingerprint)
+        return Official(self.name, copies.images[part], rows, entry.fingerprint)
 
     def check_labels(self, labels: np.ndarray, where: str) -> None:
         """They are those of the clean set, once per severity; whatever is known without it, if it is not there."""
