@@ -2,13 +2,19 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 
 def of_bytes(*contents: bytes) -> str:
+    return of_pieces(contents)
+
+
+def of_pieces(pieces: Iterable[bytes | memoryview]) -> str:
+    """Of bytes one after the other, which need not be in memory together."""
     digest = hashlib.sha256()
-    for each in contents:
+    for each in pieces:
         digest.update(each)
     return digest.hexdigest()[:16]
 

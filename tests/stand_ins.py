@@ -10,7 +10,7 @@ from data_files import write
 from PIL import Image
 
 from oodbench.config.cards import catalogue
-from oodbench.data import splits, store
+from oodbench.data import lookup, store
 from oodbench.data.pictures import PictureSet
 from oodbench.data.sets.folders import WNIDS
 from oodbench.data.stored import Fetched, Stored
@@ -23,9 +23,9 @@ def data_in(home):
     """`home` as the data folder, and nothing remembered of another."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OODBENCH_DATA", str(home))
-        splits.dataset.cache_clear()
+        lookup.dataset.cache_clear()
         yield home
-        splits.dataset.cache_clear()
+        lookup.dataset.cache_clear()
 
 
 def noise(random, *shape):
@@ -62,13 +62,13 @@ def stand_ins(folder: Path):
     """A data folder with a stand-in for every set that is not embedded."""
     with data_in(folder / "data") as home, pytest.MonkeyPatch.context() as patch:
         for number, name in enumerate(catalogue("datasets")):
-            data, random = splits.dataset(name), np.random.default_rng(number)
+            data, random = lookup.dataset(name), np.random.default_rng(number)
             if isinstance(data, Stored):
                 store.save(name, arrays(data, random), "a test")
             elif isinstance(data, PictureSet):
                 data.add(write(folder / name, files(data, random)))
         for name in catalogue("datasets"):
-            data = splits.dataset(name)
+            data = lookup.dataset(name)
             if not isinstance(data, Fetched) and data.domains:  # made of another set, and kept
                 keep(data, np.random.default_rng(len(name)), patch)
         yield home

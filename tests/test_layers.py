@@ -13,7 +13,7 @@ import yaml
 import oodbench
 from oodbench.config import schema
 from oodbench.config.cards import PACKAGE, folder
-from oodbench.data import untrusted
+from oodbench.data.untrusted import cifar
 from oodbench.errors import UserError
 
 # A line is a room, or modules that need none. Modules of a line may import each other, and what stands on lines above.
@@ -44,7 +44,8 @@ HARNESS = {
 }
 METHODS = {path: ast.parse(path.read_text()) for path in sorted(folder("methods").glob("*.py"))}
 EVERYTHING = HARNESS | METHODS
-UNTRUSTED = PACKAGE / "data" / "untrusted.py"
+UNTRUSTED = PACKAGE / "data" / "untrusted"
+PICKLES = UNTRUSTED / "cifar.py"
 NAMES = {path.stem.replace("_", "-") for path in METHODS}
 
 
@@ -143,10 +144,23 @@ def test_the_command_line_and_the_api_wait_for_torch():
     names = """
     oodbench.cli oodbench.api oodbench.running.plan oodbench.config.registry oodbench.config.suite
     oodbench.config.schema oodbench.results.result oodbench.report.tables oodbench.report.layouts
-    oodbench.report.comparison oodbench.report.render oodbench.data.splits oodbench.results.metrics
+    oodbench.report.comparison oodbench.report.render oodbench.data.parts oodbench.results.metrics
     oodbench.config.recipe
     """
     code = f"import sys, {', '.join(names.split())}; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_config_reads_every_suite_method_and_network_without_numpy_or_torch():
+    """It learns the names of methods, networks and corruption kinds by reading files as text."""
+    modules = [name for name in MODULES if name.split(".")[0] == "config"]
+    code = f"""
+import sys, {", ".join(f"oodbench.{name}" for name in modules)}
+from oodbench.config import identity, registry, suite
+loaded = [suite.load(name) for name in suite.suite_files()]
+assert loaded and registry.Registry().cards and identity.shipped()
+assert not {{"numpy", "scipy", "torch"}} & set(sys.modules)
+"""
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -178,21 +192,21 @@ def test_nothing_loaded_from_disk_can_run_code(path):
         assert name not in ("exec", "compile") or path.name == "cards.py"  # plugins, named by the user
         assert "extractall" not in name or keywords.get("filter") == "'data'"
     loaders = re.findall(r"^\s*(?:import|from) (pickle|marshal|shelve|dill|joblib)\b", path.read_text(), re.MULTILINE)
-    assert loaders == (["pickle"] if path == UNTRUSTED else [])  # whose unpickler builds arrays and no more
+    assert loaders == (["pickle"] if path == PICKLES else [])  # whose unpickler builds arrays and no more
 
 
-@pytest.mark.parametrize("path", [path for path in HARNESS if layer(path) == "datasets"], ids=short)
-def test_only_one_module_of_the_data_sets_reads_formats_that_others_write(path):
+@pytest.mark.parametrize("path", [path for path in HARNESS if layer(path) == "data"], ids=short)
+def test_only_one_package_of_the_data_room_reads_formats_that_others_write(path):
     """So that a reviewer finds every such reader in one place; the digits come with scikit-learn."""
     names = "pickle|tarfile|zipfile|gzip|bz2|lzma|zlib|struct|numpy.lib"
     parsers = re.findall(rf"^\s*(?:import|from) ({names})\b", path.read_text(), re.MULTILINE)
-    assert not parsers or path == UNTRUSTED or (path.name, parsers) == ("digits.py", ["gzip"])
+    assert not parsers or path.parent == UNTRUSTED or (path.name, parsers) == ("digits.py", ["gzip"])
 
 
 def test_the_only_unpickler_refuses_everything_but_arrays():
-    assert "pickle.load" not in re.sub(r'""".*?"""', "", UNTRUSTED.read_text(), flags=re.DOTALL)
+    assert "pickle.load" not in re.sub(r'""".*?"""', "", PICKLES.read_text(), flags=re.DOTALL)
     with pytest.raises(UserError, match="wants to run 'builtins.eval'; it is damaged or not to be trusted"):
-        untrusted._ArraysOnly(io.BytesIO(pickle.dumps(eval))).load()
+        cifar._ArraysOnly(io.BytesIO(pickle.dumps(eval))).load()
 
 
 def test_the_loader_of_suite_files_makes_only_plain_values():

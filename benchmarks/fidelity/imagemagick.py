@@ -22,7 +22,7 @@ from wand.image import Image as MagickImage
 from wand.version import MAGICK_VERSION
 
 from oodbench.data.corruptions import cifar_c, mnist_c
-from oodbench.data.splits import dataset
+from oodbench.data.lookup import dataset
 
 OTHER = 10**6  # added to the rows, gives other draws
 Corrupt = Callable[[np.ndarray, int, np.ndarray], np.ndarray]

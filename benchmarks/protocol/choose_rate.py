@@ -17,7 +17,8 @@ import numpy as np
 import torch
 
 from oodbench.config import suite
-from oodbench.data import splits
+from oodbench.data.image_part import ImagePart
+from oodbench.data.parts import build_parts
 from oodbench.learning.batches import as_rows
 from oodbench.learning.outputs import forward
 from oodbench.results.result import read
@@ -33,7 +34,7 @@ class _Silent:
     def result(self, *_: object) -> None: ...
 
 
-def accuracy(training: Training, weights: Path, part: splits.Part) -> float:
+def accuracy(training: Training, weights: Path, part: ImagePart) -> float:
     model = execution.build_model(training.suite, training.seed)
     model.load_state_dict(torch.load(weights / f"{training.key}.pt", weights_only=True)["model"])
     predictions = forward(model, as_rows(part.images)).logits.argmax(dim=-1).numpy()
@@ -64,7 +65,7 @@ def main() -> int:
         plan = planning.of_suite(asked, at_rate)
         execution.execute(plan, torch.device("cpu"), _Silent())
         cell = plan.cells[0]
-        part = splits.build(plan.suite, setting, given.seed).id_validation
+        part = build_parts(plan.suite, setting, given.seed).id_validation
         weights = given.results / "weights"
         assert cell.training.parent is not None
         start, now = (accuracy(each, weights, part) for each in (cell.training.parent, cell.training))

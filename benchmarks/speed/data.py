@@ -33,10 +33,10 @@ MEAN, STD = (0.49, 0.48, 0.45), (0.25, 0.24, 0.26)
 PREPARE = """
 from timing import memory
 from oodbench.config import suite
-from oodbench.data import splits
+from oodbench.data.parts import build_parts
 from oodbench.running.execution import training_data
 chosen = suite.load("cifar10-c")
-parts = splits.build(chosen, chosen.settings[0], 0)
+parts = build_parts(chosen, chosen.settings[0], 0)
 training_data(chosen, parts, chosen.settings[0])
 print(memory("VmHWM"))
 """

@@ -24,7 +24,8 @@ from timing import TURNS, Row, least, main
 from torch import nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, TensorDataset
 
-from oodbench.data.splits import Part, Parts
+from oodbench.data.image_part import ImagePart
+from oodbench.data.parts import Parts
 from oodbench.learning.evaluation import Evaluation
 from oodbench.learning.networks import Classifier
 from oodbench.results import metrics
@@ -34,7 +35,7 @@ LOADER = {"batch_size": 32}
 
 
 def peer(model: Classifier, images: Parts, package: ModuleType) -> Callable[[bool], None]:
-    def tensors(part: Part, known: bool = True) -> TensorDataset:
+    def tensors(part: ImagePart, known: bool = True) -> TensorDataset:
         x = (torch.from_numpy(part.whole).float() / 255 - model.mean) / model.std
         y = torch.from_numpy(part.labels)
         return TensorDataset(x.contiguous(memory_format=torch.channels_last), y if known else torch.full_like(y, -1))

@@ -21,7 +21,7 @@ import torch
 from subject import CLOSED_FORM, network, parts, plain_pass, scorers
 from timing import TURNS, Row, least, main, memory
 
-from oodbench.data.splits import Parts
+from oodbench.data.parts import Parts
 from oodbench.learning.evaluation import Evaluation
 from oodbench.learning.method import Outputs
 

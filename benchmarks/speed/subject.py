@@ -5,7 +5,8 @@ import torch
 
 from oodbench.config.cards import catalogue, load_class
 from oodbench.config.registry import Component, Registry
-from oodbench.data.splits import Part, Parts
+from oodbench.data.image_part import ImagePart
+from oodbench.data.parts import Parts
 from oodbench.learning.networks import Classifier
 
 CLASSES = 10
@@ -22,10 +23,10 @@ def network(name: str, channels: int = 3, **options: int) -> Classifier:
     return model.to(memory_format=torch.channels_last).eval().requires_grad_(False)  # type: ignore[call-overload]
 
 
-def images(count: int, shape: tuple[int, int, int] = (3, 32, 32), seed: int = 0) -> Part:
+def images(count: int, shape: tuple[int, int, int] = (3, 32, 32), seed: int = 0) -> ImagePart:
     pixels = np.random.default_rng(seed).integers(0, 256, (count, *shape), dtype=np.uint8)
     rows = np.arange(count)
-    return Part(pixels, rows, rows % CLASSES, rows, f"noise {seed} of {shape}")
+    return ImagePart(pixels, rows, rows % CLASSES, rows, f"noise {seed} of {shape}")
 
 
 def parts(bank: int, each: int, shape: tuple[int, int, int] = (3, 32, 32)) -> Parts:
@@ -42,7 +43,7 @@ def scorers(*names: str) -> list[Component]:
     return [Component(registry.card(name)) for name in names]
 
 
-def plain_pass(model: Classifier, *some: Part, size: int = 32) -> torch.Tensor:
+def plain_pass(model: Classifier, *some: ImagePart, size: int = 32) -> torch.Tensor:
     """The bare loop: float32, channels last, batches of a size that suits a CPU, nothing kept but the logits."""
     logits = []
     with torch.inference_mode():

@@ -6,6 +6,7 @@ from pathlib import Path
 from oodbench.cli.parser import add_plugins
 from oodbench.config import suite as suites
 from oodbench.config.cards import Card, catalogue
+from oodbench.config.families import corruption_kinds, severities
 from oodbench.config.registry import MethodSpec, Registry
 from oodbench.config.schema import describe
 from oodbench.data import availability, splits
@@ -82,9 +83,9 @@ def _show_suite(suite: suites.Suite) -> None:
     if contents.covariate:
         print(f"covariate: {', '.join(contents.covariate)}")
     if contents.corruptions is not None:
-        steps = suites.severities(contents.corruptions)
+        steps = severities(contents.corruptions)
         told = f"severities {steps[0]}-{steps[-1]}" if len(steps) > 1 else "one severity"
-        print(f"covariate: {', '.join(suites.corruption_kinds(contents.corruptions))} ({told})")
+        print(f"covariate: {', '.join(corruption_kinds(contents.corruptions))} ({told})")
     if contents.search:
         print(f"--draws:  {', '.join(f'{name} from {text}' for name, text in contents.search.items())}")
     for name, sweep in contents.sweeps.items():

@@ -16,7 +16,7 @@ from oodbench.config.definitions import Code, Definition, exports_of
 LOCK = PACKAGE / "identity.lock"
 # What every training or evaluation runs through. A component's code ends where another's begins.
 HARNESS = {
-    "parts": ("oodbench.data.splits.build", "oodbench.data.splits.mixed_validation"),
+    "parts": ("oodbench.data.parts.build_parts", "oodbench.data.parts.mixed_validation"),
     "batches": (
         "oodbench.learning.batches.Data",
         "oodbench.learning.batches.Batch",
@@ -40,8 +40,11 @@ OF_THEIR_OWN = (
     "oodbench.data.corruptions",
     "oodbench.data.decoder",
     "oodbench.data.embedding",
+    "oodbench.data.image_part",
     "oodbench.data.jpeg",
-    "oodbench.data.splits",
+    "oodbench.data.lookup",
+    "oodbench.data.parts",
+    "oodbench.data.views",
 )
 
 

@@ -18,7 +18,7 @@ class Recipe:
     nesterov: bool = True  # SGD alone
     weight_decay: float = 5e-4
     optimizer: Literal["sgd", "adam"] = "sgd"
-    freeze_bn: bool = False  # batch normalisation keeps its statistics; its scale and shift still learn
+    freeze_bn: bool = False  # batch normalization keeps its statistics; its scale and shift still learn
     schedule: Literal["cosine", "steps", "constant"] = "cosine"
     milestones: list[float] = field(default_factory=lambda: [0.5, 0.75, 0.9])  # of the training, for "steps"
     decay: float = 0.5  # at each milestone

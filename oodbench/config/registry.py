@@ -62,12 +62,12 @@ class Registry:
     def _named_by(self, trainer: Card, key: str, name: str, kind: str) -> Card:
         where = f"'{trainer.path}' says {key} = '{name}'"
         try:
-            found = self.card(name)
+            card = self.card(name)
         except UserError as error:
             raise UserError(f"{where}: {error}") from None
-        if found.kind != kind:
-            raise UserError(f"{where}, which is a {found.kind.lower()}; name a {kind.lower()}")
-        return found
+        if card.kind != kind:
+            raise UserError(f"{where}, which is a {card.kind.lower()}; name a {kind.lower()}")
+        return card
 
     def method(self, name: str) -> "MethodSpec":
         """`scone` is SCONE with its own scorer, `knn` is ERM with KNN, `mixup+knn` any trainer with any scorer."""
@@ -92,8 +92,8 @@ def read_method(path: Path, module: str, name: str | None = None, class_name: st
     cards = [card for card in read_cards(path, module, name) if card.kind in KINDS]
     cards = [card for card in cards if class_name in (None, "", card.class_name)]
     if len(cards) != 1:
-        found = "no class" if not cards else " and ".join(card.class_name for card in cards)
-        raise UserError(f"'{path}' defines {found} derived from Trainer or Scorer; a method file defines just one")
+        classes = "no class" if not cards else " and ".join(card.class_name for card in cards)
+        raise UserError(f"'{path}' defines {classes} derived from Trainer or Scorer; a method file defines just one")
     card = cards[0]
     if not re.fullmatch(r"\w[\w-]*", card.name) or card.name in RESERVED:
         raise UserError(f"'{card.name}' cannot name a method: rename '{path}', letters, digits and _ will do")
@@ -110,16 +110,16 @@ def display_names() -> dict[str, str]:
 
 def distributions(trainer: Card) -> dict[str, Distribution]:
     """What a random search draws a trainer's hyperparameters from, by TRAINER.NAME."""
-    found = {}
+    drawn_from = {}
     try:
         for name, text in trainer.search.items():
             place = ("search", name)
             if name not in trainer.parameters:
                 raise Misfit(place, str(unknown(f"hyperparameter of {trainer.name}", name, trainer.parameters)))
-            found[f"{trainer.name}.{name}"] = read(text, trainer.parameters[name].type, place)
+            drawn_from[f"{trainer.name}.{name}"] = read(text, trainer.parameters[name].type, place)
     except Misfit as error:
         raise UserError(f"'{trainer.path}': {error}") from None
-    return found
+    return drawn_from
 
 
 @dataclass(frozen=True)
@@ -184,8 +184,10 @@ class MethodSpec:
     @property
     def needs(self) -> frozenset[str]:
         needs = self.trainer.card.needs | self.scorer.card.needs
-        made = self.trainer.values.get("environments", "native") != "native"  # from the labelled images themselves
-        return needs - {"environments"} if made else needs
+        divided_here = (
+            self.trainer.values.get("environments", "native") != "native"
+        )  # from the labelled images themselves
+        return needs - {"environments"} if divided_here else needs
 
     @property
     def own(self) -> Card:

@@ -64,23 +64,23 @@ Distribution = Uniform | OneOf
 
 def read(text: str, type_: Any, place: Place) -> Distribution:
     """A distribution of values of a type, or Misfit."""
-    if found := _CHOICE.fullmatch(text.strip()):
-        return OneOf(tuple(parse(word.strip(), type_, place) for word in found[1].split(",")))
-    found = _UNIFORM.fullmatch(text.strip())
-    if found is None:
+    if matched := _CHOICE.fullmatch(text.strip()):
+        return OneOf(tuple(parse(word.strip(), type_, place) for word in matched[1].split(",")))
+    matched = _UNIFORM.fullmatch(text.strip())
+    if matched is None:
         forms = "U(a,b), 10**U(a,b), int 2**U(a,b), 3 * int 2**U(a,b) or {a,b,c}"
         raise Misfit(place, f"'{text}' is no distribution; write {forms}")
-    factor, whole, base, low, high = found.groups()
-    made = Uniform(float(low), float(high), int(base) if base else None, bool(whole), int(factor or 1), type_)
-    if made.low >= made.high:
+    factor, whole, base, low, high = matched.groups()
+    uniform = Uniform(float(low), float(high), int(base) if base else None, bool(whole), int(factor or 1), type_)
+    if uniform.low >= uniform.high:
         raise Misfit(place, f"'{text}' holds nothing between {low} and {high}; write the smaller one first")
     try:
-        made.extremes  # noqa: B018  (whether they can be had)
+        uniform.extremes  # noqa: B018  (whether they can be had)
     except Misfit as error:
         raise Misfit(place, f"'{text}' does not fit: {error.message}") from None
     except OverflowError:
         raise Misfit(place, f"'{text}' holds numbers that are too large; choose smaller bounds") from None
-    return made
+    return uniform
 
 
 @dataclass(frozen=True)

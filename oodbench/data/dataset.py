@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from oodbench import digests
 from oodbench.errors import UserError, unknown
 
 
@@ -46,10 +47,7 @@ class Dataset(ABC):
     @cached_property
     def fingerprint(self) -> str:
         """Of the files' content, wherever they lie."""
-        digest = hashlib.sha256()
-        for path in self.files():
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
-        return digest.hexdigest()[:16]
+        return digests.of_pieces(hashlib.sha256(path.read_bytes()).digest() for path in self.files())
 
     @cached_property
     def _loaded(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -67,8 +65,8 @@ class Dataset(ABC):
         """Images of a side length (default: their own), labels, and which rows are of the test part."""
         images, labels, in_test = self._loaded
         if size is not None and size != images.shape[-1]:
-            found = f"{images.shape[-2]}x{images.shape[-1]}"
-            raise UserError(f"'{self.name}' has images of {found}, the suite needs {size}x{size}; choose another set")
+            own = f"{images.shape[-2]}x{images.shape[-1]}"
+            raise UserError(f"'{self.name}' has images of {own}, the suite needs {size}x{size}; choose another set")
         return images, labels, in_test
 
     def part(
@@ -85,7 +83,7 @@ class Dataset(ABC):
                     raise unknown(f"domain of '{self.name}'", name, self.domains)
             chosen &= np.isin(self.domain_of, [self.domains.index(name) for name in domains])
         rows = np.flatnonzero(chosen)
-        kept = labels[rows]
+        chosen_labels = labels[rows]
         if classes is not None:
-            kept = np.searchsorted(np.sort(classes), kept)
-        return Rows(rows, kept.astype(np.int64), self.domain_of[rows] if self.domains else None)
+            chosen_labels = np.searchsorted(np.sort(classes), chosen_labels)
+        return Rows(rows, chosen_labels.astype(np.int64), self.domain_of[rows] if self.domains else None)

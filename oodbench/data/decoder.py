@@ -44,7 +44,7 @@ def squeezed(picture: Image.Image, size: int, row: int) -> Image.Image:
 def padded_crop(picture: Image.Image, size: int, row: int) -> Image.Image:
     """LSUN-C in the paper's code: a random crop, 32 out of 36 pixels, after padding by 4; in proportion elsewhere.
 
-    It pads with zeros after normalising, so the border has the colour of CIFAR's mean. The place follows from the row,
+    It pads with zeros after normalizing, so the border has the color of CIFAR's mean. The place follows from the row,
     so that a subset has the same pixels as the whole.
     """
     wide, high = _scaled(picture.size, round(size * 36 / 32))

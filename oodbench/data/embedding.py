@@ -26,14 +26,14 @@ def network(weights: Path) -> "nn.Module":
 
     # Padding and epsilon as in TensorFlow, where the weights come from: of the ways that fit their shapes, this is the
     # one under which the batch statistics of photographs agree best with the stored ones.
-    made: nn.Module = import_with_torchvision("timm").create_model("tf_efficientnet_lite0")
+    model: nn.Module = import_with_torchvision("timm").create_model("tf_efficientnet_lite0")
     theirs = torch.load(weights, map_location="cpu", weights_only=True)
-    ours = made.state_dict()
+    ours = model.state_dict()
     # Layers have other names in the file, and the same order.
     assert [name.rpartition(".")[2] for name in theirs] == [name.rpartition(".")[2] for name in ours]
-    made.load_state_dict(dict(zip(ours, theirs.values(), strict=True)))
-    made.eval().requires_grad_(False)
-    return made.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch leaves this form untyped
+    model.load_state_dict(dict(zip(ours, theirs.values(), strict=True)))
+    model.eval().requires_grad_(False)
+    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch leaves this form untyped
 
 
 def embedded(images: Any, network: "nn.Module") -> np.ndarray:
@@ -41,7 +41,7 @@ def embedded(images: Any, network: "nn.Module") -> np.ndarray:
     import torch
     import torch.nn.functional as F
 
-    found = np.empty((len(images), FEATURES, 1, 1), dtype=np.uint8)
+    result = np.empty((len(images), FEATURES, 1, 1), dtype=np.uint8)
     with torch.inference_mode():
         for start in range(0, len(images), AT_ONCE):
             some = slice(start, start + AT_ONCE)
@@ -50,8 +50,8 @@ def embedded(images: Any, network: "nn.Module") -> np.ndarray:
                 x = F.interpolate(x, size=(SIDE, SIDE), mode="bilinear", antialias=True)
             x = x.sub_(127).div_(128).contiguous(memory_format=torch.channels_last)
             features = network.forward_head(network.forward_features(x), pre_logits=True)  # type: ignore[operator]
-            found[some] = as_bytes(features.numpy())[:, :, None, None]
-    return found
+            result[some] = as_bytes(features.numpy())[:, :, None, None]
+    return result
 
 
 def as_bytes(features: np.ndarray) -> np.ndarray:

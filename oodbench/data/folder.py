@@ -1,17 +1,17 @@
 """Any folder of images, archive or image list as a data set, without registering it."""
 
-import hashlib
 import os
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
+from oodbench import digests
 from oodbench.data import store
 from oodbench.data.listing import Listing, by_class, images_below, read_list
 from oodbench.data.pictures import NO_INDEX, Index, PictureSet
 from oodbench.data.sources import Progress
 from oodbench.data.stored import existing
-from oodbench.data.untrusted import is_archive
+from oodbench.data.untrusted.archives import is_archive
 from oodbench.errors import UserError
 
 
@@ -27,7 +27,7 @@ class Folder(PictureSet):
 
     @property
     def key(self) -> str:
-        return f"folder-{hashlib.sha256(os.fsencode(self.path.absolute())).hexdigest()[:12]}"
+        return f"folder-{digests.of_bytes(os.fsencode(self.path.absolute()))[:12]}"
 
     @property
     def has_test_part(self) -> bool:  # type: ignore[override]
@@ -51,9 +51,9 @@ class Folder(PictureSet):
     def index(self) -> Index:
         stamp = self._stamp()
         try:
-            found = self._read_index()
-            if found.stamp == stamp and store.entry(self.key) is not None and not self.gone(found):
-                return found
+            index = self._read_index()
+            if index.stamp == stamp and store.entry(self.key) is not None and not self.gone(index):
+                return index
         except (*NO_INDEX, UserError):
             pass
         with store.working_folder() as work:
@@ -68,13 +68,9 @@ class Folder(PictureSet):
         elif is_archive(path):
             files = [path]
         else:
-            found = read_list(path)
-            files = [path, *(found.root / name for name in found.names)]
-        digest = hashlib.sha256()
-        for file in files:
-            status = file.stat() if file.exists() else None  # a link to nothing: it is told when it is read
-            digest.update(repr((os.fsencode(file), status and (status.st_size, status.st_mtime_ns))).encode())
-        return digest.hexdigest()[:16]
+            listing = read_list(path)
+            files = [path, *(listing.root / name for name in listing.names)]
+        return digests.of_pieces(map(_state, files))
 
     def is_there(self) -> bool:
         return bool(self.index.names)
@@ -82,3 +78,8 @@ class Folder(PictureSet):
     def get(self, report: Progress, note: Callable[[str], None]) -> store.Entry:
         """There is nowhere to get it from; what is wrong with it is said."""
         return store.Entry(self.fingerprint, self.source, len(self.index.names))
+
+
+def _state(file: Path) -> bytes:
+    status = file.stat() if file.exists() else None  # of a link to nothing, which is reported when it is read
+    return repr((os.fsencode(file), status and (status.st_size, status.st_mtime_ns))).encode()

@@ -128,16 +128,16 @@ def _unwrapped(root: Path, names: Sequence[str]) -> tuple[Path, Sequence[str]]:
 
 def holder(names: Iterable[str], folders: Sequence[str]) -> tuple[str, list[str]]:
     """The place, nearest to the top, below which most of these folders are, and those that are not."""
-    found = defaultdict(set)
+    below_place = defaultdict(set)
     for name in names:
         steps = name.split("/")[:-1]
         for depth, step in enumerate(steps):
             if step in folders:
-                found["".join(f"{each}/" for each in steps[:depth])].add(step)
-    if not found:
+                below_place["".join(f"{each}/" for each in steps[:depth])].add(step)
+    if not below_place:
         return "", list(folders)
-    place = min(found, key=lambda place: (-len(found[place]), place.count("/"), place))
-    return place, [folder for folder in folders if folder not in found[place]]
+    place = min(below_place, key=lambda place: (-len(below_place[place]), place.count("/"), place))
+    return place, [folder for folder in folders if folder not in below_place[place]]
 
 
 def below(root: Path, names: Iterable[str], place: str) -> tuple[Path, list[str]]:

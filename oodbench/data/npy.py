@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from oodbench.data import untrusted
 from oodbench.data.listing import holds, is_whole
 from oodbench.data.store import Decoded
+from oodbench.data.untrusted import arrays
 from oodbench.errors import UserError
 
 NAMES = (
@@ -17,10 +17,10 @@ NAMES = (
 
 def read_npz(path: Path, shape: tuple[int, int, int]) -> Decoded | None:
     """A data set in one `.npz`; None if none of the known names are in it."""
-    stored = untrusted.npz_names(path)
+    stored = arrays.npz_names(path)
     for names in NAMES:
         if is_whole(path, {f"{name}.npy": name in stored for name in names}, _all_of(names)):
-            return _joined(untrusted.read_npz(path, names), names, shape, path)
+            return _joined(arrays.read_npz(path, names), names, shape, path)
     return None
 
 
@@ -37,7 +37,7 @@ def read_folder(folder: Path, names: tuple[str, ...], shape: tuple[int, int, int
     """From four `.npy` files; None if there is none of them."""
     if not holds_arrays(folder, names):
         return None
-    return _joined([untrusted.read_npy(folder / f"{name}.npy") for name in names], names, shape, folder)
+    return _joined([arrays.read_npy(folder / f"{name}.npy") for name in names], names, shape, folder)
 
 
 def holds_arrays(folder: Path, names: tuple[str, ...]) -> bool:

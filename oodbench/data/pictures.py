@@ -1,6 +1,5 @@
 """Sets of image files: decoded once and cached if that is small, otherwise whenever they are read."""
 
-import hashlib
 import json
 import math
 import os
@@ -13,12 +12,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from oodbench import digests
 from oodbench.data import store
 from oodbench.data.decoder import Examined, code, decode, examine, in_threads
 from oodbench.data.listing import Listing, by_class, images_below, read_list
 from oodbench.data.sources import Progress
 from oodbench.data.stored import Fetched
-from oodbench.data.untrusted import is_archive, unpack
+from oodbench.data.untrusted.archives import is_archive, unpack
 from oodbench.errors import UserError
 
 CACHED_AT_MOST = 10**9  # bytes of pixels that are decoded once and cached; more is read from the files every time
@@ -112,16 +112,16 @@ class PictureSet(Fetched):
 
     def arrange(self, root: Path, names: list[str]) -> Listing:
         """Labels and parts from the places of the files."""
-        found = by_class(root, names)
-        return found if self.has_test_part else replace(found, in_test=(False,) * len(found.names))
+        listing = by_class(root, names)
+        return listing if self.has_test_part else replace(listing, in_test=(False,) * len(listing.names))
 
     def read_list(self, path: Path) -> Listing:
         """The same from an image list."""
-        found = read_list(path)
-        if max(found.labels) >= self.num_classes:
+        listing = read_list(path)
+        if max(listing.labels) >= self.num_classes:
             last = self.num_classes - 1
-            raise UserError(f"'{path}' holds the label {max(found.labels)}; '{self.name}' has labels 0 to {last}")
-        return found
+            raise UserError(f"'{path}' holds the label {max(listing.labels)}; '{self.name}' has labels 0 to {last}")
+        return listing
 
     @property
     def key(self) -> str:
@@ -254,37 +254,37 @@ class PictureSet(Fetched):
 
     def _take(self, path: Path, work: Path, source: str, stamp: str) -> Callable[[], store.Entry]:
         if path.is_dir():
-            found = self.arrange(path, images_below(path))
-            examined = examine_all(found)
+            listing = self.arrange(path, images_below(path))
+            examined = examine_all(listing)
         elif is_archive(path):
             work.mkdir()
             try:
                 unpack(path, work)
-                found = self.arrange(work, images_below(work))
-                examined = examine_all(found)
+                listing = self.arrange(work, images_below(work))
+                examined = examine_all(listing)
             except UserError as error:
                 raise UserError(str(error).replace(str(work), str(path))) from None
         else:
-            found = self.read_list(path)
-            examined = examine_all(found)
-        ours = work.parent in found.root.parents  # unpacked or fetched, and not the user's
+            listing = self.read_list(path)
+            examined = examine_all(listing)
+        ours = work.parent in listing.root.parents  # unpacked or fetched, and not the user's
         ((kind, of_kind),) = Counter(each.kind for each in examined).most_common(1)
         index = Index(
-            root="files" if ours else str(found.root.absolute()),
-            names=list(found.names),
-            labels=list(found.labels),
-            in_test=list(found.in_test),
-            classes=list(found.classes),
+            root="files" if ours else str(listing.root.absolute()),
+            names=list(listing.names),
+            labels=list(listing.labels),
+            in_test=list(listing.in_test),
+            classes=list(listing.classes),
             lengths=[each.length for each in examined],
             kind=kind,
             of_kind=of_kind,
-            fingerprint=_fingerprint(found, examined),
+            fingerprint=_fingerprint(listing, examined),
             stamp=stamp,
         )
-        return partial(self._save, index, found.root if ours else None, source)
+        return partial(self._save, index, listing.root if ours else None, source)
 
     def _save(self, index: Index, files: Path | None, source: str) -> store.Entry:
-        made = store.Entry(index.fingerprint, source, len(index.names))
+        entry = store.Entry(index.fingerprint, source, len(index.names))
         with store.working_folder() as work:
             try:
                 fresh = work / self.key
@@ -292,7 +292,7 @@ class PictureSet(Fetched):
                 if files is not None:
                     os.replace(files, fresh / "files")
                 (fresh / "index.json").write_text(json.dumps(asdict(index)))
-                (fresh / "meta.json").write_text(json.dumps(asdict(made), indent=1))
+                (fresh / "meta.json").write_text(json.dumps(asdict(entry), indent=1))
                 store.put(self.key, work)
             except OSError as error:
                 raise UserError(
@@ -300,36 +300,36 @@ class PictureSet(Fetched):
                 ) from None
         for known in ("index", "_loaded"):  # of what was there before
             self.__dict__.pop(known, None)
-        return made
+        return entry
 
 
 NO_INDEX = (OSError, ValueError, TypeError, RecursionError)  # not there, or damaged
 
 
-def _fingerprint(found: Listing, examined: Sequence[Examined]) -> str:
-    digest = hashlib.sha256()
-    for name, label, test, each in zip(found.names, found.labels, found.in_test, examined, strict=True):
-        digest.update(repr((os.fsencode(name), label, test)).encode() + each.digest)
-    return digest.hexdigest()[:16]
+def _fingerprint(listing: Listing, examined: Sequence[Examined]) -> str:
+    rows = zip(listing.names, listing.labels, listing.in_test, examined, strict=True)
+    return digests.of_pieces(
+        repr((os.fsencode(name), label, test)).encode() + each.digest for name, label, test, each in rows
+    )
 
 
-def examine_all(found: Listing) -> list[Examined]:
+def examine_all(listing: Listing) -> list[Examined]:
     """Every file read and decoded once, so that none stops a training; UserError that says how many are broken."""
 
     def one(name: str) -> Examined | UserError:
         try:
-            return examine(found.root / name)
+            return examine(listing.root / name)
         except UserError as error:
             return error
 
     examined, broken = [], []
-    for each in in_threads(one, found.names):
+    for each in in_threads(one, listing.names):
         if isinstance(each, UserError):
             broken.append(each)
         else:
             examined.append(each)
     if len(broken) > 1:
-        raise UserError(f"{len(broken):,} of {len(found.names):,} images are broken, the first: {broken[0]}")
+        raise UserError(f"{len(broken):,} of {len(listing.names):,} images are broken, the first: {broken[0]}")
     if broken:
         raise broken[0]
     return examined

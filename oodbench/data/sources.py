@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from oodbench import digests
 from oodbench.data.store import data_folder
-from oodbench.data.untrusted import unpack
+from oodbench.data.untrusted.archives import unpack
 from oodbench.errors import UserError
 from oodbench.files import claim
 
@@ -204,7 +205,7 @@ class Url:
         return Path(urllib.parse.urlsplit(self.address).path).name
 
     def _partial(self) -> Path:
-        tag = hashlib.sha256(self.address.encode()).hexdigest()[:8]  # two sites may use one name
+        tag = digests.of_text(self.address)[:8]  # two sites may use one name
         return data_folder() / "downloads" / f"{tag}-{self._name()}.part"
 
     def _bring(self, partial: Path, report: Progress) -> None:

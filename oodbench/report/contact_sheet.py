@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from oodbench.config.suite import NONE, Setting, Suite, corruption_kinds, severities
+from oodbench.config.families import corruption_kinds, severities
+from oodbench.config.suite import NONE, Setting, Suite
 from oodbench.data import corruptions, splits
 from oodbench.data.jpeg import encoded
 from oodbench.errors import UserError, unknown

@@ -41,8 +41,8 @@ from command_line import assert_done, assert_refused, oodbench
 from data_files import SmallCIFAR10, SmallCIFAR100, SmallMNIST, damaged, idx_files, packed, scratch, small, write
 from scipy.io import loadmat, savemat
 
+from oodbench.data import lookup, store
 from oodbench.data import npy as npy_module
-from oodbench.data import splits, store, untrusted
 from oodbench.data.corruptions import cifar_c
 from oodbench.data.corruptions import mnist_c as mnist_c_generator
 from oodbench.data.sets.cifar import CIFAR10
@@ -50,7 +50,8 @@ from oodbench.data.sets.corrupted import CIFAR10C, MNISTC, official
 from oodbench.data.sets.idx import MNIST
 from oodbench.data.sets.svhn import SVHN
 from oodbench.data.sources import Url
-from oodbench.data.untrusted import read_mat
+from oodbench.data.untrusted import matlab
+from oodbench.data.untrusted.matlab import read_mat
 from oodbench.errors import UserError
 
 
@@ -67,9 +68,9 @@ def home(tmp_path, monkeypatch):
     for data, like in ((CIFAR10, SmallCIFAR10), (MNIST, SmallMNIST), (SVHN, SmallSVHN)):
         monkeypatch.setattr(data, "rows", like.rows)
         monkeypatch.setattr(data, "official", None, raising=False)
-    splits.dataset.cache_clear()  # which remembers what it has read
+    lookup.dataset.cache_clear()  # which remembers what it has read
     yield tmp_path / "data"
-    splits.dataset.cache_clear()
+    lookup.dataset.cache_clear()
 
 
 def refusal(data, path):
@@ -275,7 +276,7 @@ def test_a_mat_file_that_swells_is_read_no_further_than_it_says(tmp_path, monkey
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(UserError, match="an array that is not as long as it says"):
         read_mat(tmp_path / "file")
-    monkeypatch.setattr(untrusted, "ARRAY_LIMIT", 2000)
+    monkeypatch.setattr(matlab, "ARRAY_LIMIT", 2000)
     (tmp_path / "file").write_bytes(mat(*arrays))
     with pytest.raises(UserError, match="has over 2,000 bytes; it is not a file of SVHN"):
         read_mat(tmp_path / "file")
@@ -685,7 +686,7 @@ CIFAR_WRONG = {
     "order": ({"labels.npy": npy(np.arange(15) // 3)}, "labels.npy' has other labels at other severities; it is not"),
     "mislabelled": (
         {"labels.npy": npy((cifar10_c(())[1] + 1) % 10)},
-        "labels.npy' has other labels than 'cifar10' in 3 of 3 rows; it is mislabelled or not in the official order",
+        "labels.npy' has other labels than 'cifar10' in 3 of 3 rows; it is mislabeled or not in the official order",
     ),
     "shuffled": (
         {"fog.npy": npy(cifar10_c(("fog",))[0]["fog"][[1, 2, 0, *range(3, 15)]].transpose(0, 2, 3, 1))},
@@ -717,7 +718,7 @@ MNIST_WRONG = {
     "parts": ({"fog/test_labels.npy": npy(np.zeros(12, int))}, "test_labels.npy' has shape 12 for 5 images"),
     "mislabelled": (
         {"fog/test_labels.npy": npy((mnist_c(())[1][12:] + 1) % 10)},
-        "fog' has other labels than 'mnist' in 5 of 17 rows; it is mislabelled or not in the official order",
+        "fog' has other labels than 'mnist' in 5 of 17 rows; it is mislabeled or not in the official order",
     ),
     "float labels": ({"fog/test_labels.npy": npy(np.zeros(5))}, "test_labels.npy' holds float64 values; labels must"),
 }

@@ -602,7 +602,7 @@ def test_the_draws_of_a_row_never_change():
 
 @pytest.mark.parametrize("shape", [(1, 32, 32), (3, 28, 28), (3, 32, 224), (3, 64, 64), (3, 512, 512), (4, 32, 32)])
 def test_other_shapes_are_refused_with_the_shapes_there_are(shape):
-    with pytest.raises(UserError, match=r"cannot apply 'fog' to images of .*; it takes colour images .* of 32x32, or"):
+    with pytest.raises(UserError, match=r"cannot apply 'fog' to images of .*; it takes color images .* of 32x32, or"):
         KINDS["fog"](np.zeros((1, *shape), dtype=np.uint8), 1, np.arange(1))
 
 

@@ -40,10 +40,12 @@ from data_files import (
 )
 from PIL import Image
 
-from oodbench.data import store, untrusted
+from oodbench.data import store
 from oodbench.data.sets.cifar import CIFAR10
 from oodbench.data.sets.idx import MNIST, NAMES, FashionMNIST
-from oodbench.data.untrusted import read_batch, read_binary, read_idx, read_labels, read_picture
+from oodbench.data.untrusted import arrays
+from oodbench.data.untrusted.arrays import read_idx
+from oodbench.data.untrusted.cifar import read_batch, read_binary, read_labels, read_picture
 from oodbench.errors import UserError
 
 
@@ -304,7 +306,7 @@ def test_an_idx_file_without_values_is_refused(tmp_path, sizes):
 def test_an_idx_file_that_swells_is_read_no_further_than_its_sizes(tmp_path, monkeypatch):
     bomb = gzip.compress(idx(np.zeros(10, np.uint8)) + bytes(2**24))
     assert "over 10 bytes for 10 values" in idx_refusal(tmp_path, bomb, "file.gz")
-    monkeypatch.setattr(untrusted, "ARRAY_LIMIT", 2**20)
+    monkeypatch.setattr(arrays, "ARRAY_LIMIT", 2**20)
     honest = gzip.compress(idx(np.zeros(2**20 + 1, np.uint8)))
     assert "says that it holds 1,048,577 values" in idx_refusal(tmp_path, honest, "file.gz")
 
@@ -440,7 +442,7 @@ def test_a_batch_that_wants_to_run_something_is_refused_and_nothing_runs(tmp_pat
             "numpy.core\nmultiarray._reconstruct",
             "numpy\nndarray.tofile",
         ),
-        *("_codecs\ndecode", "codecs\nopen", "copyreg\n_reconstructor", "oodbench.data.untrusted\n_Array"),
+        *("_codecs\ndecode", "codecs\nopen", "copyreg\n_reconstructor", "oodbench.data.untrusted.cifar\n_Array"),
     ],
 )
 def test_a_batch_may_name_nothing_but_arrays(tmp_path, name):

@@ -29,7 +29,7 @@ from data_files import PACKINGS, SmallMNIST, damaged, gzipped, idx_files, packed
 from oodbench.data import sources, store, untrusted
 from oodbench.data.sources import Debian, Npm, Unavailable, Url
 from oodbench.data.store import Decoded
-from oodbench.data.untrusted import is_archive, unpack
+from oodbench.data.untrusted.archives import is_archive, unpack
 from oodbench.errors import UserError
 
 every_packing = pytest.mark.parametrize("packing", PACKINGS)

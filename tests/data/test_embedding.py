@@ -16,7 +16,8 @@ from stand_ins import data_in, picture
 
 from oodbench.config import identity
 from oodbench.config import suite as suites
-from oodbench.data import embedding, splits
+from oodbench.data import embedding, lookup, views
+from oodbench.data.parts import build_parts
 from oodbench.data.sources import PyPI, Unavailable
 from oodbench.data.weights import WEIGHTS, EfficientNetLite0
 from oodbench.errors import UserError
@@ -167,7 +168,7 @@ def test_the_same_features_come_out_whatever_the_batch(file, monkeypatch):
 def pacs(home, tmp_path, file):
     """PACS of an image for each class and domain, a folder of other things, and the weights."""
     random = np.random.default_rng(0)
-    domains = splits.dataset("pacs").domains
+    domains = lookup.dataset("pacs").domains
     names = [f"{domain}/{kind}/0.png" for domain in domains for kind in "abcdefg"]
     assert_done(oodbench("data", "add", "pacs", write(tmp_path / "pacs", {name: picture(random) for name in names})))
     assert_done(oodbench("data", "add", NAME, file))
@@ -178,19 +179,19 @@ def test_all_parts_are_features_of_their_images_made_once(pacs, file, home):
     suite = suites.load("pacs", "cpu").with_sets([f"folder:{pacs}"], [])
     suite = suite.with_value("splits", "id_validation", "0.3")
     setting = suite.settings[0]
-    parts = splits.build(suite, setting, seed=0)
+    parts = build_parts(suite, setting, seed=0)
     for name, part in parts.items().items():
         assert part.images.shape == (len(part), 1280, 1, 1) and part.images.dtype == np.uint8, name
     assert parts.id.origin == f"pacs {NAME}" and parts.semantic.origin == f"folder:other {NAME}"
-    for part, data in ((parts.labelled, splits.dataset("pacs")), (parts.semantic, splits.dataset(f"folder:{pacs}"))):
+    for part, data in ((parts.labelled, lookup.dataset("pacs")), (parts.semantic, lookup.dataset(f"folder:{pacs}"))):
         pixels = data.pictures(224)[part.rows].read()
         again = embedding.embedded(pixels, embedding.network(file)).astype(int)
         assert np.abs(part.images - again).max() <= 1 < np.abs(part.images - again[::-1]).max()
     kept = sorted(path.name for path in (home / "kept").iterdir())
     assert len(kept) == 2 and all(NAME in name for name in kept)  # and no copy of the pixels
-    assert splits.is_embedded(suite)
+    assert views.is_embedded(suite)
     (home / NAME / "weights.pth").unlink()  # which are not read again
-    again = splits.build(suite, setting, seed=0)
+    again = build_parts(suite, setting, seed=0)
     assert np.array_equal(again.covariate.images, parts.covariate.images)
 
 
@@ -345,7 +346,7 @@ DOG, ELEPHANT, GUITAR = range(151, 269), (101, 385, 386), (402, 546)  # classes 
 
 @pytest.mark.slow
 def test_the_published_weights_know_photographs_of_dogs_elephants_and_guitars():
-    data = splits.dataset("pacs")
+    data = lookup.dataset("pacs")
     for each in (data, WEIGHTS[NAME]):
         if not each.is_there():
             pytest.skip(f"'{each.name}' is not in the data folder")

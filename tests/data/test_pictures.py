@@ -15,7 +15,7 @@ from data_files import damaged, packed, write
 from PIL import Image
 
 from oodbench.config.cards import catalogue
-from oodbench.data import decoder, splits, store
+from oodbench.data import decoder, lookup, store
 from oodbench.data import pictures as _pictures
 from oodbench.data.folder import Folder
 from oodbench.data.pictures import Pictures
@@ -30,11 +30,11 @@ NAMES = ["textures", "places365", "lsun-c", "lsun-r", "isun", "tiny-imagenet", "
 def home(tmp_path, monkeypatch):
     """A data folder of its own, and no network."""
     monkeypatch.setenv("OODBENCH_DATA", str(tmp_path / "data"))
-    splits.dataset.cache_clear()  # which remembers what it has read
+    lookup.dataset.cache_clear()  # which remembers what it has read
     for name in NAMES:
-        monkeypatch.setattr(type(splits.dataset(name)), "sources", ())
+        monkeypatch.setattr(type(lookup.dataset(name)), "sources", ())
     yield tmp_path / "data"
-    splits.dataset.cache_clear()
+    lookup.dataset.cache_clear()
 
 
 def picture(seed=0, wide=8, high=8):
@@ -461,7 +461,7 @@ def test_a_damaged_index_is_broken_and_can_be_added_again(tmp_path, home, harm):
     oodbench("data", "add", "textures", folder)
     index = home / "textures" / "index.json"
     index.unlink() if harm is None else index.write_text(harm)
-    splits.dataset.cache_clear()
+    lookup.dataset.cache_clear()
     shown = assert_done(oodbench("data", "status", "textures"))
     assert f"broken    '{home / 'textures'}' is damaged; add what you have: oodbench data add textures PATH" in shown
     assert_done(oodbench("data", "add", "textures", folder))
@@ -472,7 +472,7 @@ def test_what_was_there_before_stays_if_the_new_files_are_broken(tmp_path, home)
     archive = tmp_path / "some.tar"
     archive.write_bytes(packed(CLASSES, "tar"))
     oodbench("data", "add", "textures", archive)
-    before = splits.dataset("textures").fingerprint
+    before = lookup.dataset("textures").fingerprint
     archive.write_bytes(packed({**CLASSES, "cat/c.jpg": b"?"}, "tar"))
     expected = f"'{archive / 'cat' / 'c.jpg'}' is no image"
     assert_refused(oodbench("data", "add", "textures", archive), expected)
@@ -535,7 +535,7 @@ def test_a_fetched_folder_is_kept_and_its_other_files_are_not(tmp_path, home, mo
 def test_every_set_is_in_the_catalogue_and_a_folder_is_not():
     known = catalogue("datasets")
     assert [name for name in known if name in NAMES] == NAMES and "folders" not in known
-    assert {splits.dataset(name).style for name in NAMES} == {*decoder.STYLES}
+    assert {lookup.dataset(name).style for name in NAMES} == {*decoder.STYLES}
 
 
 PACS_FILES = files(*(f"{domain}/{kind}/1.png" for domain in PACS.domains for kind in ("dog", "house")))

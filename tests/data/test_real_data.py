@@ -10,7 +10,7 @@ from stand_ins import data_in, picture
 from test_real_suites import assert_kept_apart_and_in_proportion, both_seeds, every_setting
 
 from oodbench.config import suite as suites
-from oodbench.data import splits, store
+from oodbench.data import lookup, store
 from oodbench.data.stored import Fetched
 from oodbench.results.result import read_folder
 
@@ -20,8 +20,8 @@ from oodbench.results.result import read_folder
 @every_setting
 def test_the_same_holds_for_the_real_data(name, setting, seed):
     suite = suites.load(name)
-    for source in splits.sources(suite, setting).values():
-        data = splits.dataset(source.dataset)
+    for source in lookup.sources(suite, setting).values():
+        data = lookup.dataset(source.dataset)
         if isinstance(data, Fetched) and not data.is_there():
             pytest.skip(f"'{data.name}' is not in '{store.data_folder()}'")
     assert_kept_apart_and_in_proportion(suite, setting, seed, batch_size=256, epochs=2)

@@ -9,7 +9,8 @@ import torch
 from stand_ins import stand_ins as stand_ins_in
 
 from oodbench.config import suite as suites
-from oodbench.data import splits
+from oodbench.data import lookup, views
+from oodbench.data.parts import build_parts
 from oodbench.running.execution import build_model, training_data
 
 CPU = torch.device("cpu")
@@ -69,7 +70,7 @@ def pixels(x):
 @every_setting
 def test_no_image_of_a_test_split_is_in_a_training_batch(stand_ins, name, setting, seed):
     suite = scaled(name)
-    parts = splits.build(suite, setting, seed)
+    parts = build_parts(suite, setting, seed)
     held_out = {image for split in TEST for image in as_bytes(getattr(parts, split).images)}
     data = given(suite, parts, setting)
     where = {image: part for part, p in parts.items().items() if part not in TEST for image in as_bytes(p.images)}
@@ -89,7 +90,7 @@ def test_no_image_of_a_test_split_is_in_a_training_batch(stand_ins, name, settin
 @every_setting
 def test_no_test_image_has_its_original_in_training_and_no_other_part_shares_images(stand_ins, name, setting, seed):
     suite = scaled(name)
-    parts = splits.build(suite, setting, seed).items()
+    parts = build_parts(suite, setting, seed).items()
     held_out = {split: originals(parts.pop(split)) for split in TEST}
     for part in parts:
         for split in TEST:
@@ -106,9 +107,9 @@ def test_no_test_image_has_its_original_in_training_and_no_other_part_shares_ima
 @every_setting
 def test_everything_follows_from_suite_and_seed(stand_ins, name, setting):
     def drawn(seed):
-        splits.dataset.cache_clear()
+        lookup.dataset.cache_clear()
         suite = scaled(name)
-        parts = splits.build(suite, setting, seed)
+        parts = build_parts(suite, setting, seed)
         batches = list(given(suite, parts, setting).batches(recipe_of(suite, 64), 7, CPU))
         digests = {part: p.digest for part, p in parts.items().items()}
         return digests, [tensor for b in batches for tensor in (b.x, b.y, b.env, b.wild) if tensor is not None]
@@ -132,7 +133,7 @@ def read_off(images):
 
 
 def assert_kept_apart_and_in_proportion(suite, setting, seed, batch_size, epochs):
-    parts = splits.build(suite, setting, seed)
+    parts = build_parts(suite, setting, seed)
     number = {name: i for i, name in enumerate(parts.items())}
     coded = replace(parts, **{name: numbered(part, number[name]) for name, part in parts.items().items()})
     held_out = np.concatenate([read_off(getattr(coded, name).images)[1] for name in TEST])
@@ -182,8 +183,8 @@ def test_the_network_and_the_corruptions_of_every_preset_take_images_of_its_size
     if "pretrained" in suite.contents.network.options:
         suite = suite.with_value("network", "pretrained", "false")  # which would be fetched
     id, family = suite.contents.id, suite.contents.corruptions
-    side = splits.side(suite) if id.embed is None else 1
-    channels = len(splits.normalisation(suite)[0])
+    side = views.side(suite) if id.embed is None else 1
+    channels = len(lookup.normalization(suite)[0])
     image = np.random.default_rng(0).integers(0, 256, (1, channels, side, side), dtype=np.uint8)
     for setting in suite.settings:
         if setting.covariate not in suite.contents.covariate:
@@ -191,4 +192,4 @@ def test_the_network_and_the_corruptions_of_every_preset_take_images_of_its_size
             assert corrupted.shape == image.shape and corrupted.dtype == np.uint8
     with torch.no_grad():
         logits = build_model(suite, seed=0).eval()(torch.from_numpy(image) / 255)
-    assert logits.shape == (1, splits.num_classes(suite))
+    assert logits.shape == (1, lookup.num_classes(suite))

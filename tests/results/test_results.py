@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import oodbench
-from oodbench.data import splits
+from oodbench.data import parts
 from oodbench.errors import UserError
 from oodbench.report import render, tables
 from oodbench.results import result as results
@@ -108,7 +108,7 @@ def test_the_page_lists_exactly_the_fields_that_are_stored(real):
 
 
 def test_every_seed_that_a_run_derives_is_stored(real):
-    text = Path(execution.__file__).read_text() + Path(splits.__file__).read_text()
+    text = Path(execution.__file__).read_text() + Path(parts.__file__).read_text()
     used = re.findall(r'derive\(\w*\.?seed, "(\w+)"\)', text) + re.findall(r'(?:shuffled|divided)\(.*, "(\w+)"\)', text)
     stored = read(real).seeds
     assert set(used) == set(stored) and len(used) >= 6

@@ -12,6 +12,7 @@ from stand_ins import arrays, data_in, picture
 
 from oodbench.config import suite as suites
 from oodbench.config.cards import PACKAGE, folder
+from oodbench.config.families import corruption_kinds
 from oodbench.config.registry import Registry
 from oodbench.data import splits, store
 from oodbench.data.sets.cifar import CIFAR10
@@ -85,7 +86,7 @@ def test_the_keys_of_a_copy_are_ours(copied):
         ("oodbench/data/corruptions/digits_c.py", "np.rint", "np.floor", {"msp", "energy", "scone"}),
         ("oodbench/learning/loop.py", "value.backward()", "(2 * value).backward()", {"msp", "energy", "scone"}),
         ("oodbench/config/recipe.py", "math.cos(math.pi", "math.cos(3", {"msp", "energy", "scone"}),
-        ("oodbench/data/splits.py", "np.rint(np.cumsum", "np.floor(np.cumsum", {"msp", "energy", "scone"}),
+        ("oodbench/data/parts.py", "np.rint(np.cumsum", "np.floor(np.cumsum", {"msp", "energy", "scone"}),
         ("oodbench/learning/outputs.py", "else largest", "else 2 * largest", {"msp", "energy", "scone"}),
         ("methods/scone.py", "growth: float = 1.5", "growth: float = 2.5", {"scone"}),
         ("methods/scone.py", "- self.alarms)", "- 2 * self.alarms)", {"scone"}),
@@ -333,7 +334,7 @@ def test_every_sweep_of_ours_plans_the_values_of_its_table():
     margins = suite.sweep("margin").set["scone.margin"]
     assert margins == [0, -0.1, -0.5, -1, -2, -10, -20, -50]
     assert suite.sweep("ratio").setting["pi_c"] == [0, 0.1, 0.2, 0.5, 0.9]
-    assert sorted(suite.sweep("corruption").setting["covariate"]) == sorted(suites.corruption_kinds("cifar_c"))
+    assert sorted(suite.sweep("corruption").setting["covariate"]) == sorted(corruption_kinds("cifar_c"))
     for name in suites.suite_files():
         for sweep in suites.load(name).contents.sweeps.values():
             assert sweep.set or sweep.setting

@@ -10,28 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from oodbench.data.corruptions._streams import Streams
 from oodbench.errors import UserError
-from oodbench.seeds import derive
 
 Draw = Callable[[np.random.Generator, int, Any], tuple[Any, ...]]  # from an image's generator, its side, the constants
 PIXELS = 256 * 32 * 32  # of the images that are corrupted at a time
-
-
-class Streams:
-    """A generator for each row. The row is the second word of Philox's counter: setting it is all a new stream costs,
-    and no row reaches another's 2^64 blocks.
-    """
-
-    def __init__(self, *purpose: Any) -> None:
-        self._bits = np.random.Philox(key=derive(*purpose))
-        self._generator = np.random.Generator(self._bits)
-        self._start: Any = self._bits.state
-
-    def of(self, row: int) -> np.random.Generator:
-        """At the start of the row's stream; good until the next call."""
-        self._start["state"]["counter"][1] = row
-        self._bits.state = self._start
-        return self._generator
 
 
 @dataclass(frozen=True)
@@ -63,7 +46,7 @@ class Kind:
         if channels != 3 or height != width or not (width == 32 or 200 <= width <= 256):
             raise UserError(
                 f"cannot apply '{self.name}' to images of {channels} x {height} x {width}; "
-                "it takes colour images (3 channels) of 32x32, or of 200x200 to 256x256"
+                "it takes color images (3 channels) of 32x32, or of 200x200 to 256x256"
             )
         if severity not in range(1, 6):
             raise UserError(f"'{self.name}' has no severity {severity}; choose 1 to 5")

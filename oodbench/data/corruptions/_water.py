@@ -45,7 +45,7 @@ def canny(images: np.ndarray) -> np.ndarray:
     size = np.abs(gx) + np.abs(gy)
     around = np.pad(size, ((0, 0), (1, 1), (1, 1)))
     width = around.shape[2]
-    # A ridge is higher than its two neighbours along the gradient, in the nearest of four directions.
+    # A ridge is higher than its two neighbors along the gradient, in the nearest of four directions.
     at, bold = np.flatnonzero(around > WEAK), np.flatnonzero(size > WEAK)
     x, y, height = gx.ravel()[bold], gy.ravel()[bold], size.ravel()[bold]
     diagonal = np.where((x ^ y) < 0, width - 1, width + 1)
@@ -58,9 +58,9 @@ def canny(images: np.ndarray) -> np.ndarray:
     in_plane = np.zeros((3, 3, 3), dtype=bool)
     in_plane[1] = True
     component, count = ndimage.label(ridge, in_plane)
-    kept = np.zeros(count + 1, dtype=bool)
-    kept[component[ridge & (size > STRONG)]] = True
-    return kept[component]
+    strong = np.zeros(count + 1, dtype=bool)
+    strong[component[ridge & (size > STRONG)]] = True
+    return strong[component]
 
 
 def chamfer_distance(edges: np.ndarray) -> np.ndarray:

@@ -5,13 +5,11 @@ swap, a photograph that is never drawn) is kept. The published draws had no seed
 only. In place of ImageMagick, which the originals call for motion, stands the same arithmetic.
 """
 
-import io
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from PIL import Image
 from scipy import sparse
 
 from oodbench.data.corruptions import _noise
@@ -33,6 +31,7 @@ from oodbench.data.corruptions._filters import (
 from oodbench.data.corruptions._frost import frost_photographs, photograph
 from oodbench.data.corruptions._kinds import Draw, Kind, cut
 from oodbench.data.corruptions._water import light
+from oodbench.data.jpeg import through_jpeg
 
 KINDS: dict[str, Kind] = {}
 Function = Callable[..., np.ndarray]
@@ -191,14 +190,14 @@ def _frost_draws(generator: Generator, side: int, _: Any) -> tuple[int, np.ndarr
 )
 def frost(images: np.ndarray, constants: tuple[float, float], chosen: np.ndarray, place: np.ndarray) -> np.ndarray:
     """Part of a photograph of frost laid over; of the six the last is never chosen, as in the release."""
-    kept, added = constants
+    own, added = constants
     side, paths = images.shape[-1], frost_photographs()
     ice = np.empty(images.shape, dtype=np.uint8)
     for i, (number, (down, right)) in enumerate(zip(chosen.tolist(), place.tolist(), strict=True)):
         photo = photograph(paths[number], side == 32)
         y, x = int(down * (photo.shape[1] - side)), int(right * (photo.shape[2] - side))
         ice[i] = photo[:, y : y + side, x : x + side]
-    return np.float32(kept) * images + np.float32(added) * ice
+    return np.float32(own) * images + np.float32(added) * ice
 
 
 def _snow_draws(generator: Generator, side: int, _: Any) -> tuple[np.ndarray, float]:
@@ -224,7 +223,7 @@ def _snow_draws(generator: Generator, side: int, _: Any) -> tuple[np.ndarray, fl
 )
 def snow(images: np.ndarray, constants: tuple[float, ...], field: np.ndarray, degrees: np.ndarray) -> np.ndarray:
     """Flakes that fall both ways, over a paler image."""
-    mean, spread, zoom, threshold, radius, sigma, kept = constants
+    mean, spread, zoom, threshold, radius, sigma, own = constants
     flakes = along_both(mean + spread * field, zoom_matrix(field.shape[-1], zoom))
     flakes[flakes < threshold] = 0
     flakes = _floats(motion_blurred(cut(255 * flakes)[:, None], degrees, radius, sigma))
@@ -232,7 +231,7 @@ def snow(images: np.ndarray, constants: tuple[float, ...], field: np.ndarray, de
     red, green, blue = (pixels[:, k : k + 1] for k in range(3))
     paler = np.maximum(pixels, 1.5 * (0.299 * red + 0.587 * green + 0.114 * blue) + 127.5)
     paler -= pixels
-    paler *= 1 - kept
+    paler *= 1 - own
     pixels += paler
     pixels += flakes + flakes[..., ::-1, ::-1]
     return pixels
@@ -267,15 +266,15 @@ def spatter(images: np.ndarray, constants: tuple[Any, ...], field: np.ndarray) -
     mean, spread, sigma, threshold, strength, liquid = constants
     drops = blurred(mean + spread * field.astype(float), sigma)  # in float64: one grey level can change an edge
     drops[drops < threshold] = 0
-    pixels, colour = _floats(images), np.array(liquid, dtype=np.float32)[:, None, None]
+    pixels, color = _floats(images), np.array(liquid, dtype=np.float32)[:, None, None]
     if liquid == MUD:
         cover = blurred(_floats(drops > threshold), strength)[:, None]
         cover[cover < 0.8] = 0
-        return pixels + cover * (colour - pixels)
+        return pixels + cover * (color - pixels)
     layer = (255 * drops).astype(int).astype(np.uint8)  # what is over 255 starts again at 0, as in the published code
     shine = _floats(layer * light(layer))
     shine *= strength / np.maximum(shine.max(axis=(1, 2), keepdims=True), 1)  # without a drop nothing shines
-    return pixels + shine[:, None] * colour
+    return pixels + shine[:, None] * color
 
 
 @_kind((0.05, 0.10, 0.15, 0.20, 0.30), (0.1, 0.2, 0.3, 0.4, 0.5))
@@ -291,12 +290,12 @@ def brightness(images: np.ndarray, added: float) -> np.ndarray:
 
 
 @_kind((0.75, 0.5, 0.4, 0.3, 0.15), (0.4, 0.3, 0.2, 0.1, 0.05))
-def contrast(images: np.ndarray, kept: float) -> np.ndarray:
+def contrast(images: np.ndarray, factor: float) -> np.ndarray:
     """Values drawn towards their channel's mean."""
     pixels = _floats(images)
     mean = pixels.mean(axis=(2, 3), keepdims=True)
     pixels -= mean
-    pixels *= kept
+    pixels *= factor
     pixels += mean
     return pixels
 
@@ -320,13 +319,7 @@ def saturate(images: np.ndarray, constants: tuple[float, float]) -> np.ndarray:
 @_kind((80, 65, 58, 50, 40), (25, 18, 15, 10, 7))
 def jpeg_compression(images: np.ndarray, quality: int) -> np.ndarray:
     """Stored as JPEG with chroma at half resolution, and read again."""
-    decoded = np.empty((len(images), *images.shape[2:], 3), dtype=np.uint8)
-    for i, pixels in enumerate(np.ascontiguousarray(images.transpose(0, 2, 3, 1))):
-        file = io.BytesIO()
-        Image.fromarray(pixels).save(file, "JPEG", quality=quality)
-        # Image.open would spend as long on the headers as on the pixels.
-        decoded[i] = Image.frombytes("RGB", pixels.shape[:2], file.getvalue(), "jpeg", "RGB", "")
-    return decoded.transpose(0, 3, 1, 2)
+    return np.stack([through_jpeg(image, quality) for image in images])
 
 
 @_kind((0.95, 0.9, 0.85, 0.75, 0.65), (0.6, 0.5, 0.4, 0.3, 0.25))

@@ -44,9 +44,9 @@ def blur(images: np.ndarray, severity: int, rows: np.ndarray) -> np.ndarray:
 
 def contrast(images: np.ndarray, severity: int, rows: np.ndarray) -> np.ndarray:
     """Pixels drawn towards the image's mean."""
-    kept = (0.6, 0.45, 0.3, 0.2, 0.1)[severity - 1]
+    factor = (0.6, 0.45, 0.3, 0.2, 0.1)[severity - 1]
     mean = images.mean(axis=(2, 3), keepdims=True)
-    return _to_uint8((images - mean) * kept + mean)
+    return _to_uint8((images - mean) * factor + mean)
 
 
 def rotation(images: np.ndarray, severity: int, rows: np.ndarray) -> np.ndarray:

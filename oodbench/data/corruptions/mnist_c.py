@@ -15,11 +15,11 @@ import numpy as np
 from scipy import ndimage
 
 from oodbench.data.corruptions import Corruption
+from oodbench.data.corruptions._streams import Streams
 from oodbench.errors import UserError
-from oodbench.seeds import derive
 
 Matrix = tuple[tuple[float, float], tuple[float, float]]
-Streams = Iterator[np.random.Generator]
+Generators = Iterator[np.random.Generator]  # one for each row, good until the next
 
 SEVERITIES = (1,)
 SIDE = 28
@@ -46,7 +46,7 @@ def impulse_noise(images: np.ndarray, uniform: np.ndarray) -> np.ndarray:
 
 
 def glass_blur(images: np.ndarray, bits: np.ndarray) -> np.ndarray:
-    """Neighbouring pixels swapped at random, between two blurs.
+    """Neighboring pixels swapped at random, between two blurs.
 
     `bits` is N x 2 passes x 26 rows x 26 columns x 3, from the lower right pixel on: whether to swap, and whether the
     partner lies one to the left, and one up. The published code takes columns for channels: it blurs vertically only.
@@ -159,17 +159,17 @@ def canny_edges(images: np.ndarray) -> np.ndarray:
     weight = np.where(steep, np.abs(right), np.abs(down)) / np.where(steep, np.abs(down), np.abs(right))
     ridge = np.ones(len(candidates), dtype=bool)
     for way in (-1, 1):
-        neighbour = flat[candidates + way * diagonal] * weight + flat[candidates + way * straight] * (1 - weight)
-        ridge &= flat[candidates] >= neighbour
+        neighbor = flat[candidates + way * diagonal] * weight + flat[candidates + way * straight] * (1 - weight)
+        ridge &= flat[candidates] >= neighbor
 
     edges = np.zeros(slope.shape, dtype=bool)
     edges.ravel()[candidates[ridge]] = True
     touching = np.zeros((3, 3, 3), dtype=bool)
-    touching[1] = True  # all 8 neighbours, but none of another image
+    touching[1] = True  # all 8 neighbors, but none of another image
     lines, count = ndimage.label(edges, touching)
-    kept = np.zeros(count + 1, dtype=bool)
-    kept[lines[edges & (slope >= 0.2)]] = True
-    return np.where(kept[lines], np.uint8(255), np.uint8(0))
+    strong = np.zeros(count + 1, dtype=bool)
+    strong[lines[edges & (slope >= 0.2)]] = True
+    return np.where(strong[lines], np.uint8(255), np.uint8(0))
 
 
 def _windows(padded: np.ndarray, top: np.ndarray, left: np.ndarray) -> np.ndarray:
@@ -270,36 +270,32 @@ def _zigzags() -> np.ndarray:
     return np.sum([_line(*start, *end) for start, end in pairwise(points)], axis=0)
 
 
-def _streams(kind: str, rows: np.ndarray) -> Iterator[np.random.Generator]:
-    """For each row its own stretch of the kind's Philox sequence: one generator, moved on for the next row."""
-    philox = np.random.Philox(key=derive("mnist-c", kind))
-    generator, state = np.random.Generator(philox), philox.state
-    for row in rows:
-        state["state"]["counter"][3] = row  # several times faster than a generator for each row
-        philox.state = state
-        yield generator
+def _streams(kind: str, rows: np.ndarray) -> Generators:
+    """For each row its own stretch of the kind's Philox sequence."""
+    streams = Streams("mnist-c", kind, word=3)
+    return (streams.of(row) for row in rows)
 
 
-def _uniform(streams: Streams, *shape: int) -> np.ndarray:
+def _uniform(streams: Generators, *shape: int) -> np.ndarray:
     return np.array([stream.random(shape, dtype=np.float32) for stream in streams])
 
 
-def _words(streams: Streams, count: int) -> np.ndarray:
+def _words(streams: Generators, count: int) -> np.ndarray:
     """64 random bits each, in the same byte order everywhere."""
     return np.array([stream.bit_generator.random_raw(count) for stream in streams], dtype="<u8")
 
 
-def _signs(streams: Streams, count: int) -> np.ndarray:
+def _signs(streams: Generators, count: int) -> np.ndarray:
     return np.where(_uniform(streams, count) < 0.5, -1, 1)
 
 
-def _swaps(streams: Streams) -> np.ndarray:
+def _swaps(streams: Generators) -> np.ndarray:
     shape = (2, SIDE - 2, SIDE - 2, 3)
     bits = np.unpackbits(_words(streams, 64).view(np.uint8), axis=1, count=math.prod(shape))
     return bits.reshape(-1, *shape)
 
 
-DRAWS: dict[str, Callable[[Streams], np.ndarray]] = {
+DRAWS: dict[str, Callable[[Generators], np.ndarray]] = {
     "shot_noise": lambda streams: _uniform(streams, SIDE, SIDE),
     "impulse_noise": lambda streams: _uniform(streams, SIDE, SIDE),
     "glass_blur": _swaps,

@@ -9,7 +9,7 @@ from oodbench.data.listing import holds
 from oodbench.data.sources import Npm, Torchvision
 from oodbench.data.store import Decoded, Labelled
 from oodbench.data.stored import Layout, Stored
-from oodbench.data.untrusted import read_batch, read_binary, read_labels, read_picture
+from oodbench.data.untrusted.cifar import read_batch, read_binary, read_labels, read_picture
 from oodbench.errors import UserError
 
 

@@ -4,7 +4,6 @@ D. Hendrycks and T. Dietterich, Benchmarking Neural Network Robustness to Common
 N. Mu and J. Gilmer, MNIST-C: A Robustness Benchmark for Computer Vision, 2019.
 """
 
-import hashlib
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,13 +13,15 @@ from typing import ClassVar
 
 import numpy as np
 
+from oodbench import digests
 from oodbench.data import npy, store
 from oodbench.data.sets.cifar import CIFAR10
 from oodbench.data.sets.idx import MNIST
 from oodbench.data.sources import Url
 from oodbench.data.store import Decoded
 from oodbench.data.stored import Fetched, Stored, missing
-from oodbench.data.untrusted import is_archive, map_npy, unpack
+from oodbench.data.untrusted.archives import is_archive, unpack
+from oodbench.data.untrusted.arrays import map_npy
 from oodbench.errors import UserError
 
 
@@ -70,13 +71,13 @@ class _Files(Fetched):
         there = self._there()
         if not there:
             raise missing(self.name)
-        return hashlib.sha256(repr({kind: each.fingerprint for kind, each in there.items()}).encode()).hexdigest()[:16]
+        return digests.of_text(repr({kind: each.fingerprint for kind, each in there.items()}))
 
     def _there(self) -> dict[str, store.Entry]:
         if not (store.data_folder() / self.name).is_dir():
             return {}
         entries = {kind: store.entry(f"{self.name}/{kind}") for kind in self.kinds}
-        return {kind: found for kind, found in entries.items() if found is not None}
+        return {kind: entry for kind, entry in entries.items() if entry is not None}
 
     def is_there(self) -> bool:
         return bool(self._there())
@@ -85,8 +86,8 @@ class _Files(Fetched):
         folder = store.data_folder() / self.name
         try:
             there = self._there()
-            for kind, found in there.items():
-                if store.fingerprint(store.load(f"{self.name}/{kind}")) != found.fingerprint:
+            for kind, entry in there.items():
+                if store.fingerprint(store.load(f"{self.name}/{kind}")) != entry.fingerprint:
                     return "broken", f"{folder / kind} has changed; get it again: oodbench data get {self.name}"
         except UserError as error:
             return "broken", str(error)
@@ -108,20 +109,20 @@ class _Files(Fetched):
             if path.suffix != ".npy":
                 raise UserError(f"'{path}' is neither an archive (tar, zip) that can be read nor {self.looked_for}")
             home = path.parent
-        found: dict[str, Callable[[], Decoded]] = {}
+        readers: dict[str, Callable[[], Decoded]] = {}
         try:
             for folder in [home, *sorted(below for below in home.rglob("*") if below.is_dir())]:
-                found = {**self.find(folder), **found}
+                readers = {**self.find(folder), **readers}
         except UserError as error:
             raise UserError(str(error).replace(str(work), str(path))) from None
-        if not found:
+        if not readers:
             raise UserError(
                 f"'{path}' does not hold '{self.name}': looked for {self.looked_for} in it and the folders below"
             )
-        return partial(self._save, found, source)
+        return partial(self._save, readers, source)
 
-    def _save(self, found: dict[str, Callable[[], Decoded]], source: str) -> store.Entry:
-        rows = sum(store.save(f"{self.name}/{kind}", read(), source).rows for kind, read in found.items())
+    def _save(self, readers: dict[str, Callable[[], Decoded]], source: str) -> store.Entry:
+        rows = sum(store.save(f"{self.name}/{kind}", read(), source).rows for kind, read in readers.items())
         self.__dict__.pop("fingerprint", None)  # of what was there before
         return store.Entry(self.fingerprint, source, rows)
 
@@ -129,8 +130,8 @@ class _Files(Fetched):
         piece = f"{self.name}/{kind}"
         if kind not in self.kinds or not 1 <= severity <= self.severities:
             return None
-        found = store.entry(piece)
-        if found is None:
+        entry = store.entry(piece)
+        if entry is None:
             return None
         copies, rows = store.load(piece), self.clean_rows()
         place = store.data_folder() / piece
@@ -138,7 +139,7 @@ class _Files(Fetched):
             raise UserError(f"'{place}' has {len(copies.labels):,} images; get it again: oodbench data get {self.name}")
         self.check_labels(copies.labels, str(place))  # the clean set may have come, or changed, since
         part = slice((severity - 1) * len(rows), severity * len(rows))
-        return Official(self.name, copies.images[part], rows, found.fingerprint)
+        return Official(self.name, copies.images[part], rows, entry.fingerprint)
 
     def check_labels(self, labels: np.ndarray, where: str) -> None:
         """They are those of the clean set, once per severity; whatever is known without it, if it is not there."""
@@ -154,7 +155,7 @@ class _Files(Fetched):
             if different:
                 raise UserError(
                     f"'{where}' has other labels than '{self.clean.name}' in {different:,} of {repeated.shape[1]:,} "
-                    f"rows; it is mislabelled or not in the official order: get it again"
+                    f"rows; it is mislabeled or not in the official order: get it again"
                 )
 
     def _images(self, path: Path, rows: int) -> np.ndarray:

@@ -46,7 +46,7 @@ class Digits(Dataset):
 
 
 class PhotoPatches(Dataset):
-    """1,040 grey 8x8 patches of the two photographs bundled with scikit-learn."""
+    """1,040 gray 8x8 patches of the two photographs bundled with scikit-learn."""
 
     name = "photo-patches"
     source = "scikit-learn's china.jpg and flower.jpg"

@@ -10,7 +10,7 @@ from oodbench.data.listing import is_whole
 from oodbench.data.sources import Debian, Npm, Torchvision
 from oodbench.data.store import Decoded
 from oodbench.data.stored import Layout, Stored
-from oodbench.data.untrusted import read_idx
+from oodbench.data.untrusted.arrays import read_idx
 from oodbench.errors import UserError
 
 NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -36,7 +36,7 @@ def _read(folder: Path) -> Decoded | None:
 class _Idx(Stored):
     has_test_part = True
     rows, shape, num_classes = (60000, 10000), (1, 28, 28), 10
-    # The paper's code normalises all three of its grey sets by MNIST's statistics.
+    # The paper's code normalizes all three of its grey sets by MNIST's statistics.
     mean, std = (0.1307,), (0.3081,)
 
     def layouts(self) -> tuple[Layout, ...]:

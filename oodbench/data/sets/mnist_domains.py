@@ -1,6 +1,6 @@
-"""MNIST in several looks: coloured (M. Arjovsky et al. 2019; I. Gulrajani and D. Lopez-Paz 2021) and rotated.
+"""MNIST in several looks: colored (M. Arjovsky et al. 2019; I. Gulrajani and D. Lopez-Paz 2021) and rotated.
 
-Which digit goes where and is coloured how follows from fixed seeds, so that these are data sets like any other.
+Which digit goes where and is colored how follows from fixed seeds, so that these are data sets like any other.
 """
 
 from functools import cached_property
@@ -43,30 +43,30 @@ class _FromMNIST(Dataset):
         raise NotImplementedError
 
 
-class _Coloured(_FromMNIST):
-    """Is the digit below five? The label is wrong for a quarter of them, and the colour tells it better than the shape.
+class _Colored(_FromMNIST):
+    """Is the digit below five? The label is wrong for a quarter of them, and the color tells it better than the shape.
 
-    y = [digit < 5] xor Bernoulli(0.25); colour = y xor Bernoulli(e), where e is the domain's.
+    y = [digit < 5] xor Bernoulli(0.25); color = y xor Bernoulli(e), where e is the domain's.
     """
 
     mean, std = (0.0, 0.0), (1.0, 1.0)
     class_names = ("5 to 9", "0 to 4")
     flips: ClassVar[tuple[float, ...]]  # e of each domain
 
-    def coloured(self, grey: np.ndarray, digits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def colored(self, grey: np.ndarray, digits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         draws = self.generator("flips").random((2, len(digits)))
         labels = (digits < 5) ^ (draws[0] < 0.25)
-        colours = labels ^ (draws[1] < np.array(self.flips)[self.domain_of])
+        colors = labels ^ (draws[1] < np.array(self.flips)[self.domain_of])
         images = np.repeat(grey, 2, axis=1)
-        images[np.arange(len(images)), 1 - colours.astype(np.int64)] = 0
+        images[np.arange(len(images)), 1 - colors.astype(np.int64)] = 0
         return images, labels.astype(np.int64)
 
 
-class ColoredMNIST(_Coloured):
-    """70,000 digits in two colours, three domains: DomainBed's construction."""
+class ColoredMNIST(_Colored):
+    """70,000 digits in two colors, three domains: DomainBed's construction."""
 
     name = "colored-mnist"
-    domains = ("plus90", "plus80", "minus90")  # how often the colour tells the label, and that it tells the opposite
+    domains = ("plus90", "plus80", "minus90")  # how often the color tells the label, and that it tells the opposite
     flips = (0.1, 0.2, 0.9)
 
     @cached_property
@@ -76,11 +76,11 @@ class ColoredMNIST(_Coloured):
     def make(self) -> tuple[np.ndarray, np.ndarray]:
         images, digits, _ = MNIST().load()
         order = self.generator("order").permutation(len(digits))
-        return self.coloured(images[order], digits[order])
+        return self.colored(images[order], digits[order])
 
 
-class ColoredMNISTOriginal(_Coloured):
-    """60,000 digits in two colours at 14x14, two training domains and one to test: the IRM paper's construction."""
+class ColoredMNISTOriginal(_Colored):
+    """60,000 digits in two colors at 14x14, two training domains and one to test: the IRM paper's construction."""
 
     name = "colored-mnist-irm"
     domains = ("flip20", "flip10", "flip90")
@@ -93,7 +93,7 @@ class ColoredMNISTOriginal(_Coloured):
     def make(self) -> tuple[np.ndarray, np.ndarray]:
         images, digits, _ = MNIST().load()
         order = np.concatenate([self.generator("order").permutation(50000), np.arange(50000, 60000)])
-        return self.coloured(images[order][:, :, ::2, ::2], digits[order])
+        return self.colored(images[order][:, :, ::2, ::2], digits[order])
 
 
 class RotatedMNIST(_FromMNIST):

@@ -7,7 +7,7 @@ from oodbench.data.sets.cifar import CIFAR10
 from oodbench.data.sources import Torchvision
 from oodbench.data.store import Decoded
 from oodbench.data.stored import Layout, Stored
-from oodbench.data.untrusted import read_mat
+from oodbench.data.untrusted.matlab import read_mat
 
 
 class SVHN(Stored):

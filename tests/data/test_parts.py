@@ -17,9 +17,11 @@ from PIL import Image
 from stand_ins import arrays, data_in, files, picture
 
 from oodbench.config import suite
+from oodbench.config.families import corruption_kinds
 from oodbench.config.suite import Source
-from oodbench.data import splits, store
+from oodbench.data import lookup, store, views
 from oodbench.data.corruptions.digits_c import KINDS
+from oodbench.data.parts import build_parts, mixed_validation
 from oodbench.data.sets.folders import PACS
 from oodbench.data.sets.idx import MNIST
 from oodbench.errors import UserError
@@ -37,7 +39,7 @@ every_case = pytest.mark.parametrize(
 
 
 def parts_of(setting, seed, suite=SUITE):
-    return splits.build(suite, setting, seed).items()
+    return build_parts(suite, setting, seed).items()
 
 
 def with_splits(**shares):
@@ -51,7 +53,7 @@ def originals(part):
 
 
 def images_of(name):
-    return splits.dataset(name).arrays(None)[0]
+    return lookup.dataset(name).arrays(None)[0]
 
 
 def pixels(part):
@@ -90,7 +92,7 @@ def test_the_covariate_test_split_is_the_id_test_split_corrupted_in_the_same_ord
 @every_case
 def test_the_shares_are_those_of_the_suite_file(setting, seed):
     parts, shares = parts_of(setting, seed), SUITE.contents.splits
-    id_train = splits.dataset("digits").part(False, SUITE.contents.id.classes)
+    id_train = lookup.dataset("digits").part(False, SUITE.contents.id.classes)
     unlabelled = (1 - shares.labelled) * len(id_train.rows)
     expected = {"labelled": shares.labelled * len(id_train.rows)}
     for kind in ("id", "covariate"):  # each half of what shows no labels
@@ -98,7 +100,7 @@ def test_the_shares_are_those_of_the_suite_file(setting, seed):
         expected[f"wild_{kind}"] = (1 - shares.mixed_validation - shares.id_validation) * unlabelled / 2
     expected["id_validation"] = shares.id_validation * unlabelled / 2
     source = SUITE.contents.semantic[setting.semantic]
-    data = splits.dataset(source.dataset)
+    data = lookup.dataset(source.dataset)
     if data.has_test_part:
         semantic_train = len(data.part(False, source.classes).rows)
         expected["semantic"] = len(data.part(True, source.classes).rows)
@@ -108,7 +110,7 @@ def test_the_shares_are_those_of_the_suite_file(setting, seed):
         semantic_train = (1 - shares.semantic_test) * everything
     expected["mixed_semantic"] = shares.mixed_validation * semantic_train
     expected["wild_semantic"] = (1 - shares.mixed_validation) * semantic_train
-    expected["id"] = expected["covariate"] = len(splits.dataset("digits").part(True, SUITE.contents.id.classes).rows)
+    expected["id"] = expected["covariate"] = len(lookup.dataset("digits").part(True, SUITE.contents.id.classes).rows)
     assert {name: len(part) for name, part in parts.items()} == {
         name: pytest.approx(size, abs=1) for name, size in expected.items()
     }
@@ -117,7 +119,7 @@ def test_the_shares_are_those_of_the_suite_file(setting, seed):
 @every_case
 def test_labels_count_the_classes_of_the_suite_and_semantic_images_are_of_none(setting, seed):
     parts = parts_of(setting, seed)
-    digits = splits.dataset("digits").part(None)
+    digits = lookup.dataset("digits").part(None)
     for name, part in parts.items():
         if "semantic" not in name:
             assert np.array_equal(part.labels, digits.labels[part.rows]) and set(part.labels) == set(range(8)), name
@@ -125,12 +127,12 @@ def test_labels_count_the_classes_of_the_suite_and_semantic_images_are_of_none(s
             assert set(digits.labels[part.rows]) == {8, 9}, name
         else:
             assert part.origin == "photo-patches"
-    assert splits.num_classes(SUITE) == 8
+    assert lookup.num_classes(SUITE) == 8
 
 
 def test_labels_are_counted_within_the_chosen_classes_in_any_order():
-    chosen = splits.dataset("digits").part(None, [7, 2])
-    everything = splits.dataset("digits").part(None)
+    chosen = lookup.dataset("digits").part(None, [7, 2])
+    everything = lookup.dataset("digits").part(None)
     counted = dict(zip(everything.labels[chosen.rows].tolist(), chosen.labels.tolist(), strict=True))
     assert counted == {2: 0, 7: 1}
 
@@ -175,7 +177,7 @@ def test_a_part_without_images_is_told_before_anything_trains():
     with pytest.raises(
         UserError, match="the part 'id_validation' of digits-c is empty; change its classes or shares in "
     ):
-        splits.build(with_splits(id_validation=0.001), SUITE.settings[0], 0)
+        build_parts(with_splits(id_validation=0.001), SUITE.settings[0], 0)
 
 
 def test_the_digest_tells_parts_apart():
@@ -191,8 +193,8 @@ MIXTURES = [(0.5, 0.1), (0.0, 0.0), (0.0, 1.0), (0.3, 0.3), (0.9, 0.1), (0.5, 0.
 @pytest.mark.parametrize(("pi_c", "pi_s"), MIXTURES)
 def test_the_mixed_validation_set_has_the_proportions_of_the_mixture(pi_c, pi_s):
     setting = replace(SUITE.settings[0], pi_c=pi_c, pi_s=pi_s)
-    parts = splits.build(SUITE, setting, 0)
-    images = splits.mixed_validation(parts, setting)
+    parts = build_parts(SUITE, setting, 0)
+    images = mixed_validation(parts, setting)
     origin = {
         image.tobytes(): n for n in ("id", "covariate", "semantic") for image in getattr(parts, f"mixed_{n}").images
     }
@@ -239,7 +241,7 @@ def test_counts_vary_from_batch_to_batch():
 
 @every_case
 def test_a_trainer_reads_nothing_of_the_test_splits_but_unlabelled_id_images(setting, seed):
-    parts = splits.build(SUITE, setting, seed)
+    parts = build_parts(SUITE, setting, seed)
     data = training_data(SUITE, parts, setting)
     given = [data.labelled.images, data.wild.id, data.wild.covariate, data.wild.semantic, data.id_validation]
     seen = {image.numpy().tobytes() for images in [*given, data.mixed_validation] for image in images}
@@ -251,13 +253,13 @@ def test_a_trainer_reads_nothing_of_the_test_splits_but_unlabelled_id_images(set
     assert torch.equal(alone.labelled.images, data.labelled.images)
 
 
-DIGITS, IMAGES = splits.dataset("digits").part(None), images_of("digits")
+DIGITS, IMAGES = lookup.dataset("digits").part(None), images_of("digits")
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def test_the_corruptions_are_those_promised():
     assert set(KINDS) == {"gaussian_noise", "blur", "contrast", "rotation", "impulse_noise"}
-    assert set(suite.corruption_kinds("digits_c")) == set(KINDS)
+    assert set(corruption_kinds("digits_c")) == set(KINDS)
 
 
 @every_kind
@@ -290,9 +292,9 @@ def test_each_image_gets_its_own_draws(kind):
 
 PRINT_DIGESTS = """
 import hashlib
-from oodbench.data import splits
+from oodbench.data import lookup
 from oodbench.data.corruptions.digits_c import KINDS
-images, labels, _ = splits.dataset("digits").arrays(None)
+images, labels, _ = lookup.dataset("digits").arrays(None)
 for kind, corrupt in KINDS.items():
     print(kind, hashlib.sha256(corrupt(images, 4, range(len(labels))).tobytes()).hexdigest())
 """
@@ -314,9 +316,9 @@ def test_the_digits_are_scikit_learns():
     assert np.array_equal(IMAGES[:, 0], np.rint(bundled.images * 255 / 16).astype(np.uint8))
     assert np.array_equal(DIGITS.labels, bundled.target)
     assert IMAGES.dtype == np.uint8 and DIGITS.labels.dtype == np.int64
-    test = splits.dataset("digits").part(True)
+    test = lookup.dataset("digits").part(True)
     assert np.array_equal(test.rows, np.arange(1797 - 540, 1797))
-    assert np.array_equal(np.sort(np.concatenate([test.rows, splits.dataset("digits").part(False).rows])), DIGITS.rows)
+    assert np.array_equal(np.sort(np.concatenate([test.rows, lookup.dataset("digits").part(False).rows])), DIGITS.rows)
 
 
 def test_the_patches_are_cut_from_the_two_photographs():
@@ -333,7 +335,7 @@ def test_the_patches_are_cut_from_the_two_photographs():
 
 @pytest.mark.parametrize("name", ["digits", "photo-patches"])
 def test_the_normalisation_is_that_of_the_training_images(name):
-    data = splits.dataset(name)
+    data = lookup.dataset(name)
     images = images_of(name)[data.part(False).rows] / 255
     assert data.mean == (pytest.approx(images.mean(), abs=1e-4),) and data.std == (
         pytest.approx(images.std(), abs=1e-4),
@@ -341,7 +343,7 @@ def test_the_normalisation_is_that_of_the_training_images(name):
 
 
 def test_a_fingerprint_is_of_the_content_and_not_of_the_place(tmp_path):
-    Digits = type(splits.dataset("digits"))
+    Digits = type(lookup.dataset("digits"))
     (original,) = Digits().files()
 
     class Elsewhere(Digits):
@@ -349,15 +351,15 @@ def test_a_fingerprint_is_of_the_content_and_not_of_the_place(tmp_path):
             return [tmp_path / "copy"]
 
     (tmp_path / "copy").write_bytes(original.read_bytes())
-    assert Elsewhere().fingerprint == Digits().fingerprint == splits.dataset("digits").fingerprint
+    assert Elsewhere().fingerprint == Digits().fingerprint == lookup.dataset("digits").fingerprint
     (tmp_path / "copy").write_bytes(original.read_bytes() + b" ")
     assert Elsewhere().fingerprint != Digits().fingerprint
 
 
 def test_a_setting_carries_the_fingerprints_of_the_data_it_reads():
-    unseen, photos = (splits.fingerprints(SUITE, setting) for setting in SUITE.settings)
-    assert unseen == {"digits": splits.dataset("digits").fingerprint}
-    assert photos == {**unseen, "photo-patches": splits.dataset("photo-patches").fingerprint}
+    unseen, photos = (lookup.fingerprints(SUITE, setting) for setting in SUITE.settings)
+    assert unseen == {"digits": lookup.dataset("digits").fingerprint}
+    assert photos == {**unseen, "photo-patches": lookup.dataset("photo-patches").fingerprint}
     assert all(len(mark) == 16 and int(mark, 16) >= 0 for mark in photos.values())
 
 
@@ -377,7 +379,7 @@ def pictures(random, classes, each=12):
 def test_colours_become_the_grey_of_the_id_images(home, tmp_path):
     folder = write(tmp_path / "odd", pictures(np.random.default_rng(0), "ab"))
     suite = SUITE.with_sets([f"folder:{folder}"], ())
-    parts = splits.build(suite, suite.settings[0], 0)
+    parts = build_parts(suite, suite.settings[0], 0)
     assert parts.semantic.images.shape == (8, 1, 8, 8) and len(parts.wild_semantic) + len(parts.mixed_semantic) == 16
     names = sorted(path for path in folder.rglob("*.png"))
     for image, row in zip(parts.semantic.images, parts.semantic.rows, strict=True):
@@ -391,8 +393,8 @@ def test_grey_becomes_the_colour_of_the_id_images(home, tmp_path):
     folder = write(tmp_path / "known", pictures(np.random.default_rng(0), "ab", each=40))
     contents = replace(SUITE.contents, id=Source(f"folder:{folder}"), semantic={"digits": Source("digits")})
     suite = replace(SUITE, contents=contents)
-    parts = splits.build(suite, suite.setting("digits,covariate=contrast"), 0)
-    assert splits.num_classes(suite) == 2 and splits.side(suite) == 8
+    parts = build_parts(suite, suite.setting("digits,covariate=contrast"), 0)
+    assert lookup.num_classes(suite) == 2 and views.side(suite) == 8
     assert parts.semantic.images.shape[1:] == (3, 8, 8)
     assert np.array_equal(parts.semantic.images, np.repeat(IMAGES[parts.semantic.rows], 3, axis=1))
 
@@ -401,14 +403,14 @@ def test_a_set_of_another_size_is_refused(home):
     suite = replace(SUITE, contents=replace(SUITE.contents, semantic={"mnist": Source("mnist")}))
     store.save("mnist", arrays(MNIST, np.random.default_rng(0), 20, 10), "a test")
     with pytest.raises(UserError, match="'mnist' has images of 28x28, the suite needs 8x8; choose another set"):
-        splits.build(suite, suite.setting("mnist"), 0)
+        build_parts(suite, suite.setting("mnist"), 0)
 
 
 def test_a_folder_may_be_the_covariate_shift_if_it_has_the_same_classes(home, tmp_path):
     random = np.random.default_rng(0)
     folder = write(tmp_path / "shifted", pictures(random, "01234567"))
     suite = SUITE.with_sets(["unseen-digits"], [f"folder:{folder}"])
-    parts, usual = splits.build(suite, suite.settings[0], 0), splits.build(SUITE, SUITE.settings[0], 0)
+    parts, usual = build_parts(suite, suite.settings[0], 0), build_parts(SUITE, SUITE.settings[0], 0)
     assert parts.covariate.origin == parts.wild_covariate.origin == "folder:shifted"
     assert set(parts.covariate.labels) <= set(range(8)) and len(parts.covariate) == 96 - int(0.7 * 96)
     assert not {*parts.covariate.rows} & {*parts.wild_covariate.rows, *parts.mixed_covariate.rows}
@@ -417,12 +419,12 @@ def test_a_folder_may_be_the_covariate_shift_if_it_has_the_same_classes(home, tm
     more = write(tmp_path / "more", pictures(random, "012345678"))
     suite = SUITE.with_sets(["unseen-digits"], [f"folder:{more}"])
     with pytest.raises(UserError, match="the covariate set 'more' has more classes than the 8 of the ID data"):
-        splits.build(suite, suite.settings[0], 0)
+        build_parts(suite, suite.settings[0], 0)
 
 
 def test_encoded_id_images_are_what_a_jpeg_file_gives_back_in_every_part(home):
     suite = SUITE.with_value("id", "jpeg", "30")
-    parts, usual = (splits.build(each, SUITE.settings[0], 0).items() for each in (suite, SUITE))
+    parts, usual = (build_parts(each, SUITE.settings[0], 0).items() for each in (suite, SUITE))
     for name in parts:
         assert np.array_equal(parts[name].rows, usual[name].rows)
         assert parts[name].origin == usual[name].origin.replace("digits", "digits jpeg-30", 1), name
@@ -450,7 +452,7 @@ def styles(home, tmp_path):
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_held_out_domain_is_seen_in_the_covariate_parts_and_nowhere_else(styles, number):
     setting = styles.settings[number]
-    parts, names = splits.build(styles, setting, 0).items(), PACS.domains
+    parts, names = build_parts(styles, setting, 0).items(), PACS.domains
     held_out = names.index(setting.covariate)
     for name, part in parts.items():
         if "semantic" in name:
@@ -465,7 +467,7 @@ def test_a_held_out_domain_is_seen_in_the_covariate_parts_and_nowhere_else(style
 
 def test_the_other_domains_are_the_environments_of_the_labelled_images(styles):
     setting = styles.settings[1]  # photo, which is not the last, so that numbers of domains and environments differ
-    parts = splits.build(styles, setting, 0)
+    parts = build_parts(styles, setting, 0)
     data = training_data(styles, parts, setting)
     assert set(data.labelled.env.tolist()) == {0, 1, 2}
     known = [i for i, name in enumerate(PACS.domains) if name != setting.covariate]
@@ -474,14 +476,14 @@ def test_the_other_domains_are_the_environments_of_the_labelled_images(styles):
     for batch in data.batches(recipe, 0, torch.device("cpu")):
         assert batch.env.bincount().tolist() == [3, 3, 3]
     assert data.with_environments("native", seed=0) is data
-    alone = training_data(SUITE, splits.build(SUITE, SUITE.settings[0], 0), None)
+    alone = training_data(SUITE, build_parts(SUITE, SUITE.settings[0], 0), None)
     with pytest.raises(UserError, match="the suite has no native environments; choose environments=random:2 or aug"):
         alone.with_environments("native", seed=0)
 
 
 def test_without_a_semantic_set_all_of_the_other_domains_train_or_test(styles):
     setting = STYLES.setting("covariate=photo")
-    parts = splits.build(STYLES, setting, 0)
+    parts = build_parts(STYLES, setting, 0)
     train, test = len(parts.labelled), len(parts.id)
     assert train + test == 3 * 42 and train == int(0.8 * 126)
     assert len(parts.covariate) == int(0.8 * 42) and {*parts.covariate.domains} == {PACS.domains.index("photo")}
@@ -490,23 +492,23 @@ def test_without_a_semantic_set_all_of_the_other_domains_train_or_test(styles):
 
 
 def test_a_held_out_domain_keeps_a_part_for_selection_that_is_tested_on_nowhere(styles):
-    alone = splits.build(STYLES, STYLES.setting("covariate=photo"), 0)
+    alone = build_parts(STYLES, STYLES.setting("covariate=photo"), 0)
     assert len(alone.covariate) + len(alone.covariate_validation) == 42  # all of the domain
     assert not {*alone.covariate.rows} & {*alone.covariate_validation.rows}
     # Beside a semantic set: of 42, 29 unlabelled (70 %) and 13 test; of the 29, 9 for the mixed validation set, then 3.
-    parts = splits.build(styles, styles.settings[0], 0)
+    parts = build_parts(styles, styles.settings[0], 0)
     assert (len(parts.covariate), len(parts.mixed_covariate), len(parts.covariate_validation)) == (13, 9, 3)
     assert len(parts.wild_covariate) == 42 - 13 - 9 - 3
-    usual = splits.build(SUITE, SUITE.settings[0], 0)
+    usual = build_parts(SUITE, SUITE.settings[0], 0)
     assert usual.covariate_validation is None and "covariate_validation" not in usual.items()
 
 
 def test_the_share_of_domains_is_its_own_and_does_not_move_that_of_a_semantic_set(styles):
     fewer = STYLES.with_value("splits", "domain_out", "0.5")
-    parts = splits.build(fewer, fewer.setting("covariate=photo"), 0)
+    parts = build_parts(fewer, fewer.setting("covariate=photo"), 0)
     assert (len(parts.covariate), len(parts.labelled)) == (21, 63)
     changed, usual = (
-        splits.build(each, styles.settings[0], 0) for each in (styles.with_value("splits", "domain_out", "0.5"), styles)
+        build_parts(each, styles.settings[0], 0) for each in (styles.with_value("splits", "domain_out", "0.5"), styles)
     )
     assert {n: p.digest for n, p in changed.items().items()} == {n: p.digest for n, p in usual.items().items()}
 
@@ -515,4 +517,4 @@ def test_an_unknown_domain_is_answered_with_those_there_are(styles):
     source = replace(STYLES.contents.covariate["photo"], domains=["foto"])
     wrong = replace(STYLES, contents=replace(STYLES.contents, covariate={"photo": source}))
     with pytest.raises(UserError, match="unknown domain of 'pacs' 'foto'; did you mean 'photo'?"):
-        splits.build(wrong, wrong.setting("covariate=photo"), 0)
+        build_parts(wrong, wrong.setting("covariate=photo"), 0)

@@ -1,0 +1,71 @@
+"""Data sets by name, and what a suite and a setting read of them. Nothing is decoded here but labels."""
+
+from functools import cache
+from pathlib import Path
+
+from oodbench.config.cards import catalogue, load_class
+from oodbench.config.suite import FOLDER, NONE, Setting, Source, Suite
+from oodbench.data import embedding
+from oodbench.data.dataset import Dataset
+from oodbench.data.sets.corrupted import Official, official
+from oodbench.data.sets.folders import Folder
+
+PUBLISHED = {"cifar10": "cifar_c", "mnist": "mnist_c"}  # families of corruptions whose files are published
+
+
+@cache
+def dataset(name: str) -> Dataset:
+    """By name, or any folder of images as `folder:PATH`."""
+    if name.startswith(FOLDER):
+        return Folder(Path(name.removeprefix(FOLDER)).expanduser())
+    loaded: Dataset = load_class(catalogue("datasets")[name])()
+    return loaded
+
+
+def num_classes(suite: Suite) -> int:
+    source = suite.contents.id
+    if source.classes is not None:
+        return len(source.classes)
+    return int(dataset(source.dataset).labels().max()) + 1
+
+
+def normalization(suite: Suite) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation, in [0, 1], of each channel of what the network is given; features keep their own scale."""
+    if suite.contents.id.embed is not None:
+        return (0.0,) * embedding.FEATURES, (1 / embedding.LARGEST,) * embedding.FEATURES
+    data = dataset(suite.contents.id.dataset)
+    return data.mean, data.std
+
+
+def sources(suite: Suite, setting: Setting) -> dict[str, Source]:
+    """The data sets that a setting reads, by the part they play."""
+    read = {"id": suite.contents.id}
+    if setting.semantic != NONE:
+        read["semantic"] = suite.contents.semantic[setting.semantic]
+    if setting.covariate in suite.contents.covariate:
+        read["covariate"] = suite.contents.covariate[setting.covariate]
+    return read
+
+
+def fingerprints(suite: Suite, setting: Setting) -> dict[str, str]:
+    """The content of every data set a cell reads, without decoding any."""
+    sets = [dataset(source.dataset) for source in sources(suite, setting).values()]
+    marks = {each.name: each.fingerprint for each in sets}
+    files = official_files(suite, setting)
+    if files is not None:
+        marks[files.name] = files.fingerprint
+    return dict(sorted(marks.items()))
+
+
+def official_files(suite: Suite, setting: Setting) -> Official | None:
+    """The published files of a corruption, which are preferred where they are."""
+    source = suite.contents.id
+    if (
+        PUBLISHED.get(source.dataset) != suite.contents.corruptions
+        or source.jpeg is not None
+        or source.size is not None
+    ):
+        return None
+    if setting.covariate in suite.contents.covariate:
+        return None
+    return official(source.dataset, setting.covariate, setting.severity)
