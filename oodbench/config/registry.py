@@ -184,10 +184,9 @@ class MethodSpec:
     @property
     def needs(self) -> frozenset[str]:
         needs = self.trainer.card.needs | self.scorer.card.needs
-        divided_here = (
-            self.trainer.values.get("environments", "native") != "native"
-        )  # from the labelled images themselves
-        return needs - {"environments"} if divided_here else needs
+        # Environments that are not native are drawn from the labelled images, so that the data needs none.
+        drawn = self.trainer.values.get("environments", "native") != "native"
+        return needs - {"environments"} if drawn else needs
 
     @property
     def own(self) -> Card:
