@@ -22,7 +22,7 @@ from oodbench.data import splits
 from oodbench.learning.batches import as_rows
 from oodbench.learning.outputs import forward
 from oodbench.results.result import read
-from oodbench.running import execution
+from oodbench.running import execution, trained
 from oodbench.running import plan as planning
 from oodbench.running.plan import Training
 
@@ -34,7 +34,7 @@ class _Silent:
 
 
 def accuracy(training: Training, weights: Path, part: splits.Part) -> float:
-    model = execution.build_model(training.suite, training.seed)
+    model = trained.build_model(training.suite, training.seed)
     model.load_state_dict(torch.load(weights / f"{training.key}.pt", weights_only=True)["model"])
     predictions = forward(model, as_rows(part.images)).logits.argmax(dim=-1).numpy()
     return float(np.mean(predictions == part.labels))

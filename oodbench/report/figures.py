@@ -471,10 +471,10 @@ def _parts(result: Result, used: Sequence[str]) -> splits.Parts:
 def _networks(chosen: Sequence[Result]) -> "list[Classifier]":
     """The trained network of each result, all of one suite, found among the stored weights by its hash."""
     with _reasons("needs the images again"):
-        from oodbench.running import execution
+        from oodbench.running import trained
 
         _check(chosen[0])
-        model = execution.build_model(chosen[0].ran_suite, chosen[0].seed)
+        model = trained.build_model(chosen[0].ran_suite, chosen[0].seed)
     from oodbench.learning.loop import load_tensors
     from oodbench.running.provenance import weights_digest
 

@@ -20,7 +20,7 @@ from oodbench.learning.loop import OBSERVED_EPOCHS, observed_epochs
 from oodbench.learning.method import Loop
 from oodbench.results.metrics import accuracy
 from oodbench.results.result import EpochAccuracies, read_folder, read_scores
-from oodbench.running.execution import build_model
+from oodbench.running.trained import build_model
 
 CPU = torch.device("cpu")
 

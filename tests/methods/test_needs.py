@@ -13,7 +13,7 @@ from oodbench.config.registry import Registry
 from oodbench.data import splits
 from oodbench.learning.evaluation import Evaluation, _refuse_negative
 from oodbench.results.result import read_scores
-from oodbench.running.execution import build_model
+from oodbench.running.trained import build_model
 
 SCORER = '''\
 """A. Author, A threshold from validation images, 2026."""
