@@ -19,8 +19,8 @@ import torch
 from oodbench.config import suite
 from oodbench.config.registry import Registry
 from oodbench.data import splits
-from oodbench.learning.batches import as_rows
 from oodbench.learning.outputs import forward
+from oodbench.learning.rows import as_rows
 from oodbench.results.result import read
 from oodbench.running import execution, trained
 from oodbench.running import plan as planning

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from subject import CLOSED_FORM, network, parts, plain_pass, scorers
 from timing import TURNS, Row, least, main
 
-from oodbench.learning.batches import as_rows
 from oodbench.learning.evaluation import Evaluation
 from oodbench.learning.outputs import forward
+from oodbench.learning.rows import as_rows
 from oodbench.results import metrics
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from oodbench.config.suite import Suite
 from oodbench.data import splits
 from oodbench.data.splits import Part, Parts
-from oodbench.learning.batches import as_rows
 from oodbench.learning.networks import Classifier
 from oodbench.learning.outputs import forward
+from oodbench.learning.rows import as_rows
 
 
 def observer(suite: Suite, parts: Parts) -> Callable[[Classifier], dict[str, Any]] | None:

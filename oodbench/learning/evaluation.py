@@ -14,11 +14,12 @@ from oodbench.config.registry import Component
 from oodbench.data.splits import Part, Parts
 from oodbench.errors import UserError, place_of
 from oodbench.files import write_atomically
-from oodbench.learning.batches import as_rows
-from oodbench.learning.loop import Failed, load_tensors
+from oodbench.learning.checkpoint import load_tensors
+from oodbench.learning.loop import Failed
 from oodbench.learning.method import Scorer
 from oodbench.learning.networks import Classifier
 from oodbench.learning.outputs import Outputs, forward
+from oodbench.learning.rows import as_rows
 from oodbench.results.metrics import Scored
 
 ROWS = 2048  # scored at a time: what a scorer needs for a row is not needed for all rows at once

@@ -6,11 +6,10 @@ optimiser's state and the log, and a training that resumes from one ends with th
 
 import time
 import traceback
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,20 +17,13 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from oodbench.config.recipe import Recipe
 from oodbench.errors import UserError, place_of
-from oodbench.files import write_atomically
 from oodbench.learning.batches import Batch, Data
+from oodbench.learning.checkpoint import Saver, Stateful
 from oodbench.learning.networks import Classifier
 from oodbench.seeds import derive
 
 Loss = Callable[[Classifier, Batch], Tensor]
 OBSERVED_EPOCHS = 20  # of a training, at most
-
-
-class Stateful(Protocol):
-    """A module or an optimiser."""
-
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(self, state_dict: Any, /) -> Any: ...
 
 
 class Failed(Exception):
@@ -181,7 +173,7 @@ class Loop:
     ) -> Iterator[dict[str, Any]]:
         """The loop itself, for a trainer that takes its own steps: `step` returns a loss to log, `state` is saved."""
         recipe, self._steps = self.recipe, data.steps(self.recipe)
-        saver = _Saver(self.checkpoint, state, self.log)
+        saver = Saver(self.checkpoint, state, self.log)
         first = saver.restore(self.device)
         clock = _Clock(first, recipe.epochs, self.report)
         for epoch in range(first, recipe.epochs):
@@ -258,45 +250,6 @@ def _refuse_nan(losses: Tensor, first_step: int, log: list[dict[str, Any]]) -> N
         last = losses[i - 1].item() if i else log[-1]["loss"] if log else None
         known = "there was no finite loss before it" if last is None else f"the last finite loss was {last:.4g}"
         raise Failed(f"the loss became {losses[i].item()} at step {first_step + i}; {known}")
-
-
-class _Saver:
-    """Writes checkpoints and reads them back."""
-
-    def __init__(self, path: Path | None, state: Sequence[Stateful], log: list[dict[str, Any]]) -> None:
-        self.path, self.state, self.log = path, state, log
-        self.saved_at, self.cost = time.perf_counter(), 0.0
-
-    def save(self, epoch: int, always: bool = False) -> None:
-        """Save, unless that would take more than 2 % of the time."""
-        now = time.perf_counter()
-        if self.path is None or (now - self.saved_at < 50 * self.cost and not always):
-            return
-        contents = {"epoch": epoch, "state": [each.state_dict() for each in self.state], "log": self.log}
-        write_atomically(self.path, lambda file: torch.save(contents, file))
-        self.saved_at = time.perf_counter()
-        self.cost = self.saved_at - now
-
-    def restore(self, device: torch.device) -> int:
-        """Load the checkpoint if there is one; the epoch to go on with."""
-        contents = None if self.path is None else load_tensors(self.path, device)
-        if not isinstance(contents, dict) or contents.keys() != {"epoch", "state", "log"}:
-            return 0
-        for each, values in zip(self.state, contents["state"], strict=True):
-            each.load_state_dict(values)
-        self.log[:] = contents["log"]
-        return contents["epoch"]
-
-
-def load_tensors(path: Path, device: torch.device) -> dict[str, Any] | None:
-    """Weights or a checkpoint of ours; None if missing or damaged, since both can be made again."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if archive.testzip() is not None:  # torch.load does not compare the checksums
-                return None
-        return torch.load(path, map_location=device, weights_only=True)
-    except Exception:
-        return None
 
 
 class _Clock:

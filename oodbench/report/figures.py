@@ -475,7 +475,7 @@ def _networks(chosen: Sequence[Result]) -> "list[Classifier]":
 
         _check(chosen[0])
         model = trained.build_model(chosen[0].ran_suite, chosen[0].seed)
-    from oodbench.learning.loop import load_tensors
+    from oodbench.learning.checkpoint import load_tensors
     from oodbench.running.provenance import weights_digest
 
     shapes = {name: value.shape for name, value in model.state_dict().items()}

@@ -18,9 +18,10 @@ from oodbench.data import splits
 from oodbench.errors import UserError
 from oodbench.files import claim, write_atomically
 from oodbench.learning import domain_accuracy, precision
+from oodbench.learning.checkpoint import load_tensors
 from oodbench.learning.evaluation import Evaluation
 from oodbench.learning.initial_weights import describe, read_weights
-from oodbench.learning.loop import Failed, Loop, Progress, load_tensors
+from oodbench.learning.loop import Failed, Loop, Progress
 from oodbench.learning.method import Trainer
 from oodbench.learning.networks import Classifier
 from oodbench.results import metrics

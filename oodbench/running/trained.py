@@ -11,8 +11,9 @@ from oodbench.config.cards import catalogue, load_class
 from oodbench.config.suite import Setting, Suite
 from oodbench.data import splits
 from oodbench.learning import precision
-from oodbench.learning.batches import Data, Split, WildMixture, as_rows
+from oodbench.learning.batches import Data, Split, WildMixture
 from oodbench.learning.networks import Classifier, Network
+from oodbench.learning.rows import as_rows
 from oodbench.running.cells import Training
 from oodbench.seeds import derive
 
