@@ -24,19 +24,12 @@ from oodbench.learning.rows import as_rows
 from oodbench.results.result import read
 from oodbench.running import execution, trained
 from oodbench.running import plan as planning
-from oodbench.running.plan import Training
+from oodbench.running.cells import Training
+from oodbench.running.workplace import Silent
 
 
-class _Silent:
-    def training(self, *_: object) -> None: ...
-    def progress(self, *_: object) -> None: ...
-    def result(self, *_: object) -> None: ...
-
-
-def accuracy(training: Training, weights: Path, part: splits.Part) -> float:
-    model = trained.build_model(training.suite, training.seed)
-    model.load_state_dict(torch.load(weights / f"{training.key}.pt", weights_only=True)["model"])
-    predictions = forward(model, as_rows(part.images)).logits.argmax(dim=-1).numpy()
+def accuracy(training: Training, folder: Path, part: splits.Part) -> float:
+    predictions = forward(trained.of(training, folder).model, as_rows(part.images)).logits.argmax(dim=-1).numpy()
     return float(np.mean(predictions == part.labels))
 
 
@@ -61,12 +54,11 @@ def main() -> int:
         at_rate = replace(chosen, contents=replace(chosen.contents, recipes=tried))
         names = [at_rate.setting_name(setting)]
         plan = planning.make(at_rate, Registry(), "scone", names, [given.seed], given.set, given.results)
-        execution.execute(plan, torch.device("cpu"), _Silent())
+        execution.execute(plan, torch.device("cpu"), Silent())
         cell = plan.cells[0]
         part = splits.build(plan.suite, setting, given.seed).id_validation
-        weights = given.results / "weights"
         assert cell.training.parent is not None
-        start, now = (accuracy(each, weights, part) for each in (cell.training.parent, cell.training))
+        start, now = (accuracy(each, given.results, part) for each in (cell.training.parent, cell.training))
         share = read(cell.path).notes["out_share"][0]["share"]
         print(f"{rate:8g} {100 * now:13.2f}% {100 * share:7.1f}%   {100 * (now - start):+.2f} points", flush=True)
         if now >= start - 0.005:

@@ -68,6 +68,8 @@ class Loop:
     _sums: dict[str, Tensor] = field(default_factory=dict, init=False)
     _optimizers: list[tuple[torch.optim.Optimizer, float]] = field(default_factory=list, init=False)  # base rates
     _keep_last: bool = field(default=False, init=False)
+    _steps: int | None = field(default=None, init=False)  # of an epoch, once a training runs
+    _optimizer: torch.optim.Optimizer | None = field(default=None, init=False)  # that of `epochs`, once it runs
 
     def stage(self, name: str) -> "Loop":
         """A loop for one of several trainings within this one, resumed on its own; its last state stays on disk."""
@@ -83,6 +85,9 @@ class Loop:
 
     @property
     def steps_in_all(self) -> int:
+        """Of the whole training, whose data `epochs` and `passes` are given."""
+        if self._steps is None:
+            raise UserError("loop.steps_in_all is not known before loop.epochs or loop.passes; read it in the loss")
         return self.recipe.epochs * self._steps
 
     def epochs(
@@ -131,16 +136,16 @@ class Loop:
         lr = recipe.lr if lr is None else lr
         weight_decay = recipe.weight_decay if weight_decay is None else weight_decay
         betas = (recipe.momentum, 0.999) if betas is None else betas
-        made: torch.optim.Optimizer
+        built: torch.optim.Optimizer
         if recipe.optimizer == "adam":
             if betas[0] >= 1:
                 raise UserError(f"recipe.momentum={betas[0]:g} is Adam's beta 1, which is below 1; choose 0.9")
-            made = torch.optim.Adam(parameters, lr=lr, betas=betas, weight_decay=weight_decay)
+            built = torch.optim.Adam(parameters, lr=lr, betas=betas, weight_decay=weight_decay)
         else:
             nesterov = recipe.nesterov and betas[0] > 0
-            made = torch.optim.SGD(parameters, lr=lr, momentum=betas[0], nesterov=nesterov, weight_decay=weight_decay)
-        self._optimizers.append((made, lr))
-        return made
+            built = torch.optim.SGD(parameters, lr=lr, momentum=betas[0], nesterov=nesterov, weight_decay=weight_decay)
+        self._optimizers.append((built, lr))
+        return built
 
     def in_environments(self, data: Data, spec: str, rows: int = 1) -> tuple[Data, int]:
         """The labelled images in two or more environments, and how many; a step takes at least `rows` of each.
@@ -164,6 +169,8 @@ class Loop:
 
     def restart_optimizer(self, shrink: float = 1.0) -> None:
         """Forget the momentum of `epochs`, as a new optimiser would; divide the weight decay as the loss is divided."""
+        if self._optimizer is None:
+            raise UserError("loop.restart_optimizer has none to restart before loop.epochs; call it in the loss")
         self._optimizer.state.clear()
         for group in self._optimizer.param_groups:
             group["weight_decay"] /= shrink
@@ -172,7 +179,8 @@ class Loop:
         self, model: Classifier, data: Data, step: Callable[[Batch], Tensor], state: Sequence[Stateful]
     ) -> Iterator[dict[str, Any]]:
         """The loop itself, for a trainer that takes its own steps: `step` returns a loss to log, `state` is saved."""
-        recipe, self._steps = self.recipe, data.steps(self.recipe)
+        recipe, steps = self.recipe, data.steps(self.recipe)
+        self._steps = steps
         saver = Saver(self.checkpoint, state, self.log)
         first = saver.restore(self.device)
         clock = _Clock(first, recipe.epochs, self.report)
@@ -181,18 +189,18 @@ class Loop:
                 saver.save(epoch)
             torch.manual_seed(derive(self.seed, "epoch", epoch))
             self._train_mode(model)
-            losses = torch.zeros(self._steps, device=self.device)
+            losses = torch.zeros(steps, device=self.device)
             self._sums = {}
             batches = data.batches(recipe.of_epoch(epoch), derive(self.seed, "batches", epoch), self.device)
             for i, batch in enumerate(batches):
-                self.step, self.first_of_epoch = epoch * self._steps + i, i == 0
+                self.step, self.first_of_epoch = epoch * steps + i, i == 0
                 self._set_rates()
                 losses[i] = _one_number(step(batch), step).detach()
-                clock.tick(epoch + (i + 1) / self._steps, len(batch) + (0 if batch.wild is None else len(batch.wild)))
-            _refuse_nan(losses, epoch * self._steps, self.log)
+                clock.tick(epoch + (i + 1) / steps, len(batch) + (0 if batch.wild is None else len(batch.wild)))
+            _refuse_nan(losses, epoch * steps, self.log)
             loss = losses.mean().item()
             record: dict[str, Any] = {"epoch": epoch, "lr": recipe.rate(self.step, self.steps_in_all), "loss": loss}
-            record |= {name: (total / self._steps).item() for name, total in self._sums.items()}
+            record |= {name: (total / steps).item() for name, total in self._sums.items()}
             if self.observe is not None and epoch in observed_epochs(recipe.epochs):
                 record["domains"] = {"epoch": epoch, "step": self.step + 1, **self._observed(model)}
             self.log.append(record)
@@ -215,10 +223,10 @@ class Loop:
         assert self.observe is not None
         modes = {module: module.training for module in model.modules()}
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
-            found = self.observe(model.eval())
+            accuracies = self.observe(model.eval())
         for module, mode in modes.items():
             module.training = mode
-        return found
+        return accuracies
 
     def _set_rates(self) -> None:
         for optimizer, lr in self._optimizers:

@@ -10,7 +10,6 @@ import re
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import fill
@@ -469,31 +468,16 @@ def _parts(result: Result, used: Sequence[str]) -> splits.Parts:
 
 
 def _networks(chosen: Sequence[Result]) -> "list[Classifier]":
-    """The trained network of each result, all of one suite, found among the stored weights by its hash."""
+    """The trained network of each result."""
+    from oodbench.running import trained
+
     with _reasons("needs the images again"):
-        from oodbench.running import trained
-
-        _check(chosen[0])
-        model = trained.build_model(chosen[0].ran_suite, chosen[0].seed)
-    from oodbench.learning.checkpoint import load_tensors
-    from oodbench.running.provenance import weights_digest
-
-    shapes = {name: value.shape for name, value in model.state_dict().items()}
-    assert chosen[0].path is not None
-    folder = chosen[0].path.parents[3] / ledger.WEIGHTS
-    found: dict[str | None, Classifier] = {}
-    for path in sorted(folder.glob("*.pt")):
-        if all(result.weights in found for result in chosen):
-            break
-        state = (load_tensors(path, model.device) or {}).get("model", {})
-        if {name: value.shape for name, value in state.items()} == shapes:
-            model.load_state_dict(state)
-            found[weights_digest(model)] = deepcopy(model).eval().requires_grad_(False)
-    for result in chosen:
-        if result.weights not in found:
-            run = f"'{result.method}', seed {result.seed}"
-            raise NotDrawn(f"the weights of {run}, are not in '{folder}'; train them again with --force")
-    return [found[result.weights] for result in chosen]
+        for result in chosen:
+            _check(result)
+    try:
+        return [trained.of(result).model for result in chosen]
+    except UserError as error:
+        raise NotDrawn(str(error)) from None
 
 
 @dataclass(frozen=True)

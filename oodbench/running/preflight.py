@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from oodbench.config.suite import Setting, Suite
+from oodbench.config.suite import Setting
 from oodbench.data import splits
 from oodbench.errors import UserError
 from oodbench.learning import precision
@@ -18,11 +18,10 @@ from oodbench.learning.evaluation import TEST_SPLITS, rehearse
 from oodbench.learning.initial_weights import read_weights
 from oodbench.learning.loop import Loop
 from oodbench.learning.networks import Classifier
-from oodbench.results import result as results
 from oodbench.running.cells import Training
 from oodbench.running.mistakes import in_words
 from oodbench.running.plan import Plan
-from oodbench.running.trained import build_model, extended, frozen, training_data
+from oodbench.running.trained import build_model, extended, frozen, training_data, weights_file
 
 
 def check(plan: Plan, device: torch.device) -> None:
@@ -76,7 +75,7 @@ def _rehearse(plan: Plan, untrained: Classifier) -> None:
         data = training_data(training.suite, replace(parts, labelled=parts.labelled.take(rows)), setting=None)
         loop = _Rehearsal(training.recipe, 0, torch.device("cpu"))
         try:
-            training.trainer.make().train(extended(untrained, training, loop.device), data, loop)
+            training.trainer.make().train(_copied(untrained, training, loop.device), data, loop)
         except _Rehearsed:
             continue
         except UserError as error:
@@ -97,14 +96,14 @@ def _rehearse_scorers(plan: Plan, untrained: Classifier, device: torch.device) -
     for cell in cells.values():
         scorer, parts = cell.method.scorer, splits.build(cell.suite, cell.setting, cell.seed)
         try:
-            model = frozen(extended(untrained, cell.training, device))
+            model = frozen(_copied(untrained, cell.training, device))
         except Exception:
             if cell.method.trainer.card.is_ours:
                 raise
             continue  # a plugin's mistake fails its cells when their turn comes
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             try:
-                rehearse(scorer, model, parts)
+                rehearse(scorer.make, model, parts)
             except UserError as error:
                 raise UserError(f"'{scorer.card.name}': {error}") from error
             except Exception as error:
@@ -112,11 +111,16 @@ def _rehearse_scorers(plan: Plan, untrained: Classifier, device: torch.device) -
                 raise UserError(f"{words}; correct it, or leave out '{cell.method.name}'") from error
 
 
+def _copied(untrained: Classifier, training: Training, device: torch.device) -> Classifier:
+    """A copy with what a trainer and those it starts from add."""
+    return extended(deepcopy(untrained).to(device), training.chain, device)
+
+
 def estimate(plan: Plan, device: torch.device) -> float:
     """Seconds the plan will take: the images it must pass, at the speed this machine shows on a few batches."""
     if not plan.todo:
         return 0.0
-    with threads(plan.suite, device):
+    with precision.threads(plan.suite.threads, device):
         return _estimate(plan, device)
 
 
@@ -137,20 +141,8 @@ def _estimate(plan: Plan, device: torch.device) -> float:
     for training in plan.all_trainings.values():
         recipe = training.recipe
         images = 2 * data.steps(recipe) * recipe.batch_size if training.reads_wild else len(data.labelled)
-        cached = training.init is not None or (plan.folder / results.WEIGHTS / f"{training.key}.pt").exists()
+        cached = training.init is not None or weights_file(training.key, plan.folder).exists()
         runs = 0 if cached else training.trainer.make().runs
         trained += runs * recipe.epochs * images
     scored = sum(len(getattr(parts, split)) for split in ("labelled", *TEST_SPLITS)) * len(plan.todo)
     return per_image * (trained + scored / 3)  # a forward pass is about a third of a training step
-
-
-@contextmanager
-def threads(suite: Suite, device: torch.device) -> Iterator[None]:
-    """As many as the key says on a CPU; whoever called has as many as before."""
-    before = torch.get_num_threads()
-    if device.type == "cpu":
-        torch.set_num_threads(suite.threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -250,7 +250,7 @@ ON_THE_CPU = {
     "rows.Streamed.split": "rows to decode",
     "batches.WildMixture._counts": "how many images of each kind: numbers that the CPU needs",
     "augmentation._resized_crops": "made with the draws beside it, then sent",
-    "environments.erased": "made with the draws beside it, then sent",
+    "environments._erased": "made with the draws beside it, then sent",
     "mixup.Mixup.loss": "drawn on the CPU, then sent",
     "i_mixup.IMixup.loss_across": "drawn on the CPU, then sent",
     "mldg.MLDG.draw": "numbers that the CPU needs",
