@@ -16,6 +16,7 @@ _PUBLIC = {
     "run": "oodbench.api",
     "table": "oodbench.api",
     "read_results": "oodbench.api",
+    "load": "oodbench.running.loading",
     "Trainer": "oodbench.learning.method",
     "DomainTrainer": "oodbench.learning.method",
     "Scorer": "oodbench.learning.method",
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from oodbench.learning.outputs import forward as forward
     from oodbench.learning.tuning import out_share as out_share
     from oodbench.learning.tuning import select_at_drop as select_at_drop
+    from oodbench.running.loading import load as load
 
 __all__ = ["__version__", *_PUBLIC]
 
