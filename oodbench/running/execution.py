@@ -94,19 +94,21 @@ def _steps(plan: Plan, force: bool) -> list[_Step]:
     """Every training that has cells to run, and before it those that it starts from and that have yet to be trained."""
     steps: dict[str, _Step] = {}
     for training, cells in plan.trainings.values():
-        missing = [training]
-        while missing[0].parent is not None and (force or not _is_stored(missing[0], plan.folder)):
-            missing.insert(0, missing[0].parent)
-        for each in missing[:-1]:
-            if force or not _is_stored(each, plan.folder):
+        parents: list[Training] = []
+        each = training
+        while each.parent is not None and _must_train(each, plan.folder, force):
+            each = each.parent
+            parents.insert(0, each)
+        for each in parents:
+            if _must_train(each, plan.folder, force):
                 own = plan.trainings[each.key][1] if each.key in plan.trainings else []
                 steps.setdefault(each.key, (each, cells[0].setting, own))
         steps.setdefault(training.key, (training, cells[0].setting, cells))
     return list(steps.values())
 
 
-def _is_stored(training: Training, folder: Path) -> bool:
-    return training.init is not None or weights_file(training.key, folder).exists()
+def _must_train(training: Training, folder: Path, force: bool) -> bool:
+    return training.init is None and (force or not weights_file(training.key, folder).exists())
 
 
 def _carry_out(step: _Step, at: Workplace) -> list[Result]:

@@ -352,6 +352,26 @@ def test_force_trains_everything_once_more(copy):
     assert {name for name in before if before[name] != after[name]} == {f"{key}.pt" for key in anew}
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_weights_that_are_given_are_not_counted_as_a_training(digits, tmp_path, force):
+    weights = digits / "weights" / f"{result_of(digits, 'msp').training}.pt"
+    more = ([0], [], tmp_path, force, weights)
+    made = plan.make(suites.load("digits-c", "smoke"), Registry(), "scone", ["unseen-digits"], *more)
+    heard = Heard()
+    (result,) = execution.execute(made, CPU, heard, force)
+    assert heard.trainings == [("scone", 1, 1)] and result.weights == result_of(digits, "scone").weights
+    assert weights_digest(trained.of(read(made.cells[0].path)).model) == result.weights
+
+
+def test_a_network_that_was_given_is_not_stored(digits, tmp_path):
+    weights = digits / "weights" / f"{result_of(digits, 'msp').training}.pt"
+    more = ([0], [], tmp_path, False, weights)
+    made = plan.make(suites.load("digits-c", "smoke"), Registry(), "msp", ["unseen-digits"], *more)
+    execution.execute(made, CPU, Heard())
+    with pytest.raises(UserError, match="they were given with --init; leave it out to train such a network"):
+        trained.of(read(made.cells[0].path))
+
+
 def test_a_result_says_how_it_ran():
     flags = Workplace(Path("nowhere"), CPU, options=Options(compile=True, deterministic=True)).run_flags
     assert flags == ["deterministic"], "nothing is compiled on a CPU"
