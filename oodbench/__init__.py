@@ -17,6 +17,7 @@ _PUBLIC = {
     "table": "oodbench.api",
     "frame": "oodbench.results.frame",
     "read_results": "oodbench.api",
+    "load": "oodbench.running.loading",
     "Trainer": "oodbench.learning.method",
     "DomainTrainer": "oodbench.learning.method",
     "Scorer": "oodbench.learning.method",
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from oodbench.learning.tuning import out_share as out_share
     from oodbench.learning.tuning import select_at_drop as select_at_drop
     from oodbench.results.frame import frame as frame
+    from oodbench.running.loading import load as load
 
 __all__ = ["__version__", *_PUBLIC]
 

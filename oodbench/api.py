@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from oodbench.report import layouts, render
 from oodbench.results import result as ledger
 from oodbench.results.selection import TRAINING_DOMAIN
+from oodbench.running.reporting import Silent
 from oodbench.running.request import DEFAULT_SUITE, request
-from oodbench.running.run import Silent, carry_out, prepare
+from oodbench.running.run import carry_out, prepare
 
 if TYPE_CHECKING:
     from oodbench.results.result import Result

@@ -31,12 +31,6 @@ cli
 RANK = {name: rank for rank, line in enumerate(ROOMS.split("\n")) for name in line.split()}
 # What a room may use of another: `learning` is told how to train, and `results` knows of no network.
 ONLY = {("learning", "config"): {"config.recipe"}, ("results", "learning"): set()}
-# Known to break these rules, each to be mended: "importing module: imported module".
-EXCEPTIONS = {
-    "learning.domain_accuracy: config.suite",
-    "learning.evaluation: config.registry",
-    "learning.evaluation: results.metrics",
-}
 DEFAULTS = {"erm", "energy", "msp"}
 
 HARNESS = {
@@ -114,12 +108,7 @@ def test_a_room_imports_only_from_rooms_before_it(path):
     if layer(path) == "__main__":
         assert set(imported_modules(HARNESS[path])) == {"cli"}
     elif layer(path) != "__init__":  # which names what is public, of any room
-        assert set(out_of_place(path)) <= EXCEPTIONS
-
-
-def test_every_exception_is_one():
-    found = {wrong for path in HARNESS if layer(path) in RANK for wrong in out_of_place(path)}
-    assert found >= EXCEPTIONS
+        assert list(out_of_place(path)) == []
 
 
 @pytest.mark.parametrize("path", METHODS, ids=short)

@@ -19,25 +19,18 @@ import torch
 from oodbench.config import suite
 from oodbench.data.image_part import ImagePart
 from oodbench.data.parts import build_parts
-from oodbench.learning.batches import as_rows
 from oodbench.learning.outputs import forward
+from oodbench.learning.rows import as_rows
 from oodbench.results.result import read
-from oodbench.running import execution
+from oodbench.running import execution, trained
 from oodbench.running import plan as planning
-from oodbench.running.plan import Training
+from oodbench.running.cells import Training
+from oodbench.running.reporting import Silent
 from oodbench.running.request import request
 
 
-class _Silent:
-    def training(self, *_: object) -> None: ...
-    def progress(self, *_: object) -> None: ...
-    def result(self, *_: object) -> None: ...
-
-
-def accuracy(training: Training, weights: Path, part: ImagePart) -> float:
-    model = execution.build_model(training.suite, training.seed)
-    model.load_state_dict(torch.load(weights / f"{training.key}.pt", weights_only=True)["model"])
-    predictions = forward(model, as_rows(part.images)).logits.argmax(dim=-1).numpy()
+def accuracy(training: Training, folder: Path, part: ImagePart) -> float:
+    predictions = forward(trained.of(training, folder).model, as_rows(part.images)).logits.argmax(dim=-1).numpy()
     return float(np.mean(predictions == part.labels))
 
 
@@ -63,12 +56,11 @@ def main() -> int:
         names = [at_rate.setting_name(setting)]
         asked = request(methods="scone", settings=names, seeds=[given.seed], set=given.set, results=given.results)
         plan = planning.of_suite(asked, at_rate)
-        execution.execute(plan, torch.device("cpu"), _Silent())
+        execution.execute(plan, torch.device("cpu"), Silent())
         cell = plan.cells[0]
         part = build_parts(plan.suite, setting, given.seed).id_validation
-        weights = given.results / "weights"
         assert cell.training.parent is not None
-        start, now = (accuracy(each, weights, part) for each in (cell.training.parent, cell.training))
+        start, now = (accuracy(each, given.results, part) for each in (cell.training.parent, cell.training))
         share = read(cell.path).notes["out_share"][0]["share"]
         print(f"{rate:8g} {100 * now:13.2f}% {100 * share:7.1f}%   {100 * (now - start):+.2f} points", flush=True)
         if now >= start - 0.005:

@@ -34,7 +34,7 @@ PREPARE = """
 from timing import memory
 from oodbench.config import suite
 from oodbench.data.parts import build_parts
-from oodbench.running.execution import training_data
+from oodbench.running.trained import training_data
 chosen = suite.load("cifar10-c")
 parts = build_parts(chosen, chosen.settings[0], 0)
 training_data(chosen, parts, chosen.settings[0])

@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from subject import CLOSED_FORM, network, parts, plain_pass, scorers
 from timing import TURNS, Row, least, main
 
-from oodbench.learning.batches import as_rows
 from oodbench.learning.evaluation import Evaluation
 from oodbench.learning.outputs import forward
+from oodbench.learning.rows import as_rows
 from oodbench.results import metrics
+from oodbench.running.execution import keyed
 
 
 def rows(quick: bool) -> Iterator[Row]:
@@ -34,7 +35,8 @@ def rows(quick: bool) -> Iterator[Row]:
     def evaluate() -> None:
         evaluation = Evaluation(model, images.labelled)
         for scorer in chosen:
-            metrics.evaluate(**evaluation.score(scorer, images)[0])
+            scored = evaluation.score(keyed(scorer), images)[0]
+            metrics.evaluate(**{split: metrics.Scored(**vars(each)) for split, each in scored.items()})
 
     sides = {"plain": lambda: plain_pass(model, *every), "pass": harness_pass, "five": evaluate}
     spent = least(sides, 1 if quick else TURNS)

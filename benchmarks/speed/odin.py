@@ -16,8 +16,8 @@ import torch
 from subject import images, network, plain_pass, scorers
 from timing import TURNS, Row, least, main
 
-from oodbench.learning.batches import as_rows
 from oodbench.learning.outputs import forward
+from oodbench.learning.rows import as_rows
 
 
 def rows(quick: bool) -> Iterator[Row]:

@@ -29,6 +29,7 @@ from oodbench.data.parts import Parts
 from oodbench.learning.evaluation import Evaluation
 from oodbench.learning.networks import Classifier
 from oodbench.results import metrics
+from oodbench.running.execution import keyed
 from oodbench.torchvision_import import import_with_torchvision
 
 LOADER = {"batch_size": 32}
@@ -79,7 +80,8 @@ def rows(quick: bool) -> Iterator[Row]:
     def ours() -> None:
         evaluation = Evaluation(model, images.labelled)
         for scorer in chosen:
-            metrics.evaluate(**evaluation.score(scorer, images)[0])
+            scored = evaluation.score(keyed(scorer), images)[0]
+            metrics.evaluate(**{split: metrics.Scored(**vars(each)) for split, each in scored.items()})
 
     every = (images.labelled, images.id, images.covariate, images.semantic)
     sides = {

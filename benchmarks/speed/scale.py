@@ -24,6 +24,7 @@ from timing import TURNS, Row, least, main, memory
 from oodbench.data.parts import Parts
 from oodbench.learning.evaluation import Evaluation
 from oodbench.learning.method import Outputs
+from oodbench.running.execution import keyed
 
 GREY, BANK = (1, 28, 28), 2000
 SIX = (*CLOSED_FORM, "odin")
@@ -33,7 +34,7 @@ MEGABYTES = 16  # of growth that count as none
 def evaluate(images: Parts, names: Sequence[str]) -> None:
     evaluation = Evaluation(network("lenet-bn", channels=1), images.labelled)
     for scorer in scorers(*names):
-        evaluation.score(scorer, images)
+        evaluation.score(keyed(scorer), images)
 
 
 def evaluation_memory(count: int) -> float:

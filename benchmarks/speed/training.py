@@ -23,8 +23,9 @@ from timing import TURNS, Row, least, main
 from torch import Tensor
 
 from oodbench.config.recipe import Recipe
-from oodbench.learning.batches import Data, Split, WildMixture, as_rows
+from oodbench.learning.batches import Data, Split, WildMixture
 from oodbench.learning.method import Classifier, Loop
+from oodbench.learning.rows import as_rows
 
 GREY = (1, 28, 28)
 PI_C, PI_S, MARGIN, ALARMS = 0.5, 0.1, -10.0, 0.05

@@ -20,9 +20,9 @@ HARNESS = {
     "batches": (
         "oodbench.learning.batches.Data",
         "oodbench.learning.batches.Batch",
-        "oodbench.running.execution.training_data",
+        "oodbench.running.trained.training_data",
     ),
-    "classifier": ("oodbench.learning.networks.Classifier", "oodbench.running.execution.build_model"),
+    "classifier": ("oodbench.learning.networks.Classifier", "oodbench.running.trained.build_model"),
     "loop": ("oodbench.learning.loop.Loop", "oodbench.learning.domain_accuracy.observer"),
     "outputs": (
         "oodbench.learning.outputs.Outputs",

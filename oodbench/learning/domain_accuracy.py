@@ -3,25 +3,22 @@
 Trainers never see it: what is measured on a held-out domain goes into the log and nowhere else.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from oodbench.config.suite import Suite
-from oodbench.data import splits
 from oodbench.data.splits import Part, Parts
-from oodbench.learning.batches import as_rows
 from oodbench.learning.networks import Classifier
 from oodbench.learning.outputs import forward
+from oodbench.learning.rows import as_rows
 
 
-def observer(suite: Suite, parts: Parts) -> Callable[[Classifier], dict[str, Any]] | None:
-    """What `Loop.observe` calls; None where no domain is held out."""
+def observer(names: Sequence[str], parts: Parts) -> Callable[[Classifier], dict[str, Any]] | None:
+    """What `Loop.observe` calls, with the names of the data's domains; None where no domain is held out."""
     validation = parts.covariate_validation
     if validation is None:
         return None
-    names = splits.dataset(suite.contents.id.dataset).domains
 
     def observe(model: Classifier) -> dict[str, Any]:
         validated = _by_domain(model, parts.id, names) | _by_domain(model, validation, names)
@@ -30,12 +27,12 @@ def observer(suite: Suite, parts: Parts) -> Callable[[Classifier], dict[str, Any
     return observe
 
 
-def _by_domain(model: Classifier, part: Part, names: tuple[str, ...]) -> dict[str, float]:
+def _by_domain(model: Classifier, part: Part, names: Sequence[str]) -> dict[str, float]:
     """The share of images of each domain that are classified rightly, one pass for each."""
     assert part.domains is not None
-    found = {}
+    accuracies = {}
     for number in np.unique(part.domains):
         some = part.take(part.domains == number)
         predictions = forward(model, as_rows(some.images)).logits.argmax(dim=-1).cpu().numpy()
-        found[names[number]] = float((predictions == some.labels).mean())
-    return found
+        accuracies[names[number]] = float((predictions == some.labels).mean())
+    return accuracies

@@ -3,23 +3,24 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from oodbench.config.registry import Component
 from oodbench.data.splits import Part, Parts
 from oodbench.errors import UserError, place_of
 from oodbench.files import write_atomically
-from oodbench.learning.batches import as_rows
-from oodbench.learning.loop import Failed, load_tensors
+from oodbench.learning.checkpoint import load_tensors
+from oodbench.learning.loop import Failed
 from oodbench.learning.method import Scorer
 from oodbench.learning.networks import Classifier
 from oodbench.learning.outputs import Outputs, forward
-from oodbench.results.metrics import Scored
+from oodbench.learning.rows import as_rows
 
 ROWS = 2048  # scored at a time: what a scorer needs for a row is not needed for all rows at once
 NEGATIVE = 0.01  # the share of a network's features that may be so where a scorer needs non-negative ones
@@ -28,92 +29,122 @@ ENLARGED = 2**29  # bytes that the images of an enlarged rehearsal may take
 TEST_SPLITS = ("id", "covariate", "semantic")
 
 
-class Evaluation:
-    """Scores the test splits; outputs, fitted scorers and scores are kept by content for the next cell."""
+@dataclass(frozen=True)
+class KeyedScorer:
+    """A scorer that is yet to be fitted, and what tells it from others."""
 
-    def __init__(self, model: Classifier, labelled: Part, kept: Callable[[str], Path] | None = None) -> None:
+    scorer: Scorer
+    name: str  # for messages
+    key: str  # equal where code and values are
+
+
+@dataclass(frozen=True)
+class SplitScores:
+    """What a scorer and its network say of the rows of a test split."""
+
+    scores: NDArray[Any]
+    predictions: NDArray[np.int16]
+    labels: NDArray[np.int16] | None  # None of semantic OOD, which belongs to no class
+
+
+class Evaluation:
+    """Scores the test splits; outputs, fitted scorers and scores are remembered by content for the next cell."""
+
+    def __init__(self, model: Classifier, labelled: Part, outputs_file: Callable[[str], Path] | None = None) -> None:
         self.model, self.labelled = model, labelled
-        self._kept = kept  # the file that keeps the outputs of images with a digest, if they shall outlive the run
+        self._file = outputs_file  # that of images with a digest, if their outputs shall outlive the run
         self._outputs: dict[str, tuple[Outputs, float]] = {}
         self._scorers: dict[str, tuple[Scorer, float]] = {}
         self._scores: dict[tuple[str, str], tuple[Tensor, float]] = {}
 
-    def score(self, spec: Component, parts: Parts) -> tuple[dict[str, Scored], dict[str, float]]:
+    def score(self, keyed: KeyedScorer, parts: Parts) -> tuple[dict[str, SplitScores], dict[str, float]]:
         """Scores and predictions of the three test splits, and the seconds each stage took when it was done."""
-        key, validation, passing = repr(spec.identity()), None, 0.0
-        train, spent = self._pass(self.labelled, labels=True)
-        if "nonnegative-features" in spec.card.needs:
-            _refuse_negative(spec, train.features[:ROWS])
-        if "validation" in spec.card.needs:
-            validation, passing = self._pass(parts.id_validation, labels=True)
-            key += parts.id_validation.digest
-        scorer, fitting = self._fitted(key, spec, train, validation)
-        seconds = {"forward": spent + passing, "fit": fitting, "score": 0.0}
+        scorer, seconds = self.fitted(keyed, parts.id_validation)
+        seconds["score"] = 0.0
         scored = {}
         for split in TEST_SPLITS:
             images: Part = getattr(parts, split)
             if split == "semantic" and len(images) == 0:
                 continue  # a suite of generalisation alone
             out, spent = self._pass(images)
-            values, scoring = self._scored(key, spec, scorer, out, images)
+            values, scoring = self._scored(_fit_key(keyed, parts.id_validation), keyed.name, scorer, out, images)
             seconds["forward"] += spent
             seconds["score"] += scoring
             predictions = out.logits.argmax(dim=-1).cpu().numpy().astype(np.int16)
             labels = None if split == "semantic" else images.labels.astype(np.int16)
-            scored[split] = Scored(values.cpu().numpy(), predictions, labels)
+            scored[split] = SplitScores(values.cpu().numpy(), predictions, labels)
         return scored, seconds
+
+    def fitted(self, keyed: KeyedScorer, id_validation: Part) -> tuple[Scorer, dict[str, float]]:
+        """The scorer, fitted on the labelled images, and the seconds of the passes and the fit."""
+        train, passing = self._pass(self.labelled, labels=True)
+        if "nonnegative-features" in keyed.scorer.needs:
+            _refuse_negative(keyed.name, train.features[:ROWS])
+        validation = None
+        if "validation" in keyed.scorer.needs:
+            validation, spent = self._pass(id_validation, labels=True)
+            passing += spent
+        key = _fit_key(keyed, id_validation)
+        if key not in self._scorers:
+            started = time.perf_counter()
+            with torch.no_grad():
+                fit(keyed.scorer, train, validation)
+            self._scorers[key] = keyed.scorer, time.perf_counter() - started
+        scorer, fitting = self._scorers[key]
+        return scorer, {"forward": passing, "fit": fitting}
 
     def _pass(self, images: Part, labels: bool = False) -> tuple[Outputs, float]:
         if images.digest not in self._outputs:
             y = torch.from_numpy(images.labels) if labels else None
-            found = self._read(images, y)
-            if found is None:
+            timed = self._read(images, y)
+            if timed is None:
                 started = time.perf_counter()
                 out = forward(self.model, as_rows(images.images), y)
-                found = out, time.perf_counter() - started
-                self._keep(images, *found)
-            self._outputs[images.digest] = found
+                timed = out, time.perf_counter() - started
+                self._write(images, *timed)
+            self._outputs[images.digest] = timed
         return self._outputs[images.digest]
 
-    def _keep(self, images: Part, out: Outputs, seconds: float) -> None:
-        if self._kept is not None:
+    def _write(self, images: Part, out: Outputs, seconds: float) -> None:
+        if self._file is not None:
             contents = {"features": out.features, "logits": out.logits, "seconds": seconds}
-            write_atomically(self._kept(images.digest), lambda file: torch.save(contents, file))
+            write_atomically(self._file(images.digest), lambda file: torch.save(contents, file))
 
     @torch.inference_mode()
     def _read(self, images: Part, y: Tensor | None) -> tuple[Outputs, float] | None:
-        """Outputs that an earlier run has kept, and the seconds their pass took then; None if missing or damaged."""
-        contents = None if self._kept is None else load_tensors(self._kept(images.digest), self.model.device)
+        """Outputs that an earlier run has written, and the seconds their pass took then; None if missing or damaged."""
+        contents = None if self._file is None else load_tensors(self._file(images.digest), self.model.device)
         if not isinstance(contents, dict) or contents.keys() != {"features", "logits", "seconds"}:
             return None
         features, logits, head = contents["features"], contents["logits"], self.model.head
-        for found, width in ((features, head.in_features), (logits, head.out_features)):
-            if not isinstance(found, Tensor) or found.shape != (len(images), width):
+        for values, width in ((features, head.in_features), (logits, head.out_features)):
+            if not isinstance(values, Tensor) or values.shape != (len(images), width):
                 return None
         y = None if y is None else y.to(self.model.device)
         return Outputs(self.model, as_rows(images.images), features, logits, y), contents["seconds"]
 
-    def _fitted(self, key: str, spec: Component, train: Outputs, validation: Outputs | None) -> tuple[Scorer, float]:
-        if key not in self._scorers:
-            scorer: Scorer = spec.make()
-            started = time.perf_counter()
-            with torch.no_grad():
-                fit(scorer, train, validation)
-            self._scorers[key] = scorer, time.perf_counter() - started
-        return self._scorers[key]
-
-    def _scored(self, fitted: str, spec: Component, scorer: Scorer, out: Outputs, images: Part) -> tuple[Tensor, float]:
+    def _scored(self, fitted: str, name: str, scorer: Scorer, out: Outputs, images: Part) -> tuple[Tensor, float]:
         key = fitted, images.digest
         if key not in self._scores:
             started = time.perf_counter()
-            with torch.no_grad():
-                values = torch.cat([one_per_row(scorer, some) for some in out.split(ROWS)])
+            values = scores_of(scorer, out)
             spent = time.perf_counter() - started
-            name, rows = spec.card.name, len(images)
             if not values.isfinite().all():
-                raise Failed(f"'{name}' gave {int((~values.isfinite()).sum())} of {rows} scores that are not finite")
-            self._scores[key] = values.detach(), spent
+                bad = int((~values.isfinite()).sum())
+                raise Failed(f"'{name}' gave {bad} of {len(images)} scores that are not finite")
+            self._scores[key] = values, spent
         return self._scores[key]
+
+
+def _fit_key(keyed: KeyedScorer, id_validation: Part) -> str:
+    """What a fitted scorer depends on beside the network and its labelled images."""
+    return keyed.key + (id_validation.digest if "validation" in keyed.scorer.needs else "")
+
+
+def scores_of(scorer: Scorer, out: Outputs) -> Tensor:
+    """One number per row of a fitted scorer, in parts of ROWS."""
+    with torch.no_grad():
+        return torch.cat([one_per_row(scorer, some) for some in out.split(ROWS)]).detach()
 
 
 def fit(scorer: Scorer, train: Outputs, validation: Outputs | None) -> None:
@@ -124,21 +155,20 @@ def fit(scorer: Scorer, train: Outputs, validation: Outputs | None) -> None:
         scorer.fit(train, validation)
 
 
-def rehearse(spec: Component, model: Classifier, parts: Parts) -> None:
+def rehearse(make: Callable[[], Scorer], model: Classifier, parts: Parts) -> None:
     """Fit on a few images and score two, for what can only be found by trying.
 
     A few are too few for some, for many neighbours say; what fails is tried again on as many rows as the training has.
     """
     train = _few(model, parts.labelled)
-    validation = _few(model, parts.id_validation) if "validation" in spec.card.needs else None
+    validation = _few(model, parts.id_validation) if "validation" in make().needs else None
     try:
-        _rehearse(spec, train, validation)
+        _rehearse(make(), train, validation)
     except Exception:
-        _rehearse(spec, _enlarged(train, len(parts.labelled)), validation)
+        _rehearse(make(), _enlarged(train, len(parts.labelled)), validation)
 
 
-def _rehearse(spec: Component, train: Outputs, validation: Outputs | None) -> None:
-    scorer: Scorer = spec.make()
+def _rehearse(scorer: Scorer, train: Outputs, validation: Outputs | None) -> None:
     with torch.no_grad():
         fit(scorer, train, validation)
         one_per_row(scorer, replace(next(train.split(2)), y=None))
@@ -162,11 +192,11 @@ def _enlarged(out: Outputs, rows: int) -> Outputs:
     return Outputs(out.model, images, features, out.model.head(features), None if out.y is None else out.y[picked])
 
 
-def _refuse_negative(spec: Component, features: Tensor) -> None:
+def _refuse_negative(name: str, features: Tensor) -> None:
     share = (features < 0).float().mean().item()
     if share > NEGATIVE:
         raise Failed(
-            f"'{spec.card.name}' needs features that are not negative, and {share:.0%} of this network's are; choose a "
+            f"'{name}' needs features that are not negative, and {share:.0%} of this network's are; choose a "
             "network that ends in ReLU, or another scorer"
         )
 
@@ -177,6 +207,6 @@ def one_per_row(scorer: Scorer, out: Outputs) -> Tensor:
     rows = len(out.logits)
     if isinstance(values, Tensor) and values.shape == (rows,):
         return values
-    found = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else f"a {type(values).__name__}"
+    what = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else f"a {type(values).__name__}"
     where = place_of(scorer.score)
-    raise UserError(f"{where}: score gave {found} for {rows} rows; return a tensor of one number per row")
+    raise UserError(f"{where}: score gave {what} for {rows} rows; return a tensor of one number per row")

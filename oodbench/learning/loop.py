@@ -6,11 +6,10 @@ optimiser's state and the log, and a training that resumes from one ends with th
 
 import time
 import traceback
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,20 +17,13 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from oodbench.config.recipe import Recipe
 from oodbench.errors import UserError, place_of
-from oodbench.files import write_atomically
 from oodbench.learning.batches import Batch, Data
+from oodbench.learning.checkpoint import Saver, Stateful
 from oodbench.learning.networks import Classifier
 from oodbench.seeds import derive
 
 Loss = Callable[[Classifier, Batch], Tensor]
 OBSERVED_EPOCHS = 20  # of a training, at most
-
-
-class Stateful(Protocol):
-    """A module or an optimiser."""
-
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(self, state_dict: Any, /) -> Any: ...
 
 
 class Failed(Exception):
@@ -76,6 +68,8 @@ class Loop:
     _sums: dict[str, Tensor] = field(default_factory=dict, init=False)
     _optimizers: list[tuple[torch.optim.Optimizer, float]] = field(default_factory=list, init=False)  # base rates
     _keep_last: bool = field(default=False, init=False)
+    _steps: int | None = field(default=None, init=False)  # of an epoch, once a training runs
+    _optimizer: torch.optim.Optimizer | None = field(default=None, init=False)  # that of `epochs`, once it runs
 
     def stage(self, name: str) -> "Loop":
         """A loop for one of several trainings within this one, resumed on its own; its last state stays on disk."""
@@ -91,6 +85,9 @@ class Loop:
 
     @property
     def steps_in_all(self) -> int:
+        """Of the whole training, whose data `epochs` and `passes` are given."""
+        if self._steps is None:
+            raise UserError("loop.steps_in_all is not known before loop.epochs or loop.passes; read it in the loss")
         return self.recipe.epochs * self._steps
 
     def epochs(
@@ -139,16 +136,16 @@ class Loop:
         lr = recipe.lr if lr is None else lr
         weight_decay = recipe.weight_decay if weight_decay is None else weight_decay
         betas = (recipe.momentum, 0.999) if betas is None else betas
-        made: torch.optim.Optimizer
+        built: torch.optim.Optimizer
         if recipe.optimizer == "adam":
             if betas[0] >= 1:
                 raise UserError(f"recipe.momentum={betas[0]:g} is Adam's beta 1, which is below 1; choose 0.9")
-            made = torch.optim.Adam(parameters, lr=lr, betas=betas, weight_decay=weight_decay)
+            built = torch.optim.Adam(parameters, lr=lr, betas=betas, weight_decay=weight_decay)
         else:
             nesterov = recipe.nesterov and betas[0] > 0
-            made = torch.optim.SGD(parameters, lr=lr, momentum=betas[0], nesterov=nesterov, weight_decay=weight_decay)
-        self._optimizers.append((made, lr))
-        return made
+            built = torch.optim.SGD(parameters, lr=lr, momentum=betas[0], nesterov=nesterov, weight_decay=weight_decay)
+        self._optimizers.append((built, lr))
+        return built
 
     def in_environments(self, data: Data, spec: str, rows: int = 1) -> tuple[Data, int]:
         """The labelled images in two or more environments, and how many; a step takes at least `rows` of each.
@@ -172,6 +169,8 @@ class Loop:
 
     def restart_optimizer(self, shrink: float = 1.0) -> None:
         """Forget the momentum of `epochs`, as a new optimiser would; divide the weight decay as the loss is divided."""
+        if self._optimizer is None:
+            raise UserError("loop.restart_optimizer has none to restart before loop.epochs; call it in the loss")
         self._optimizer.state.clear()
         for group in self._optimizer.param_groups:
             group["weight_decay"] /= shrink
@@ -180,8 +179,9 @@ class Loop:
         self, model: Classifier, data: Data, step: Callable[[Batch], Tensor], state: Sequence[Stateful]
     ) -> Iterator[dict[str, Any]]:
         """The loop itself, for a trainer that takes its own steps: `step` returns a loss to log, `state` is saved."""
-        recipe, self._steps = self.recipe, data.steps(self.recipe)
-        saver = _Saver(self.checkpoint, state, self.log)
+        recipe, steps = self.recipe, data.steps(self.recipe)
+        self._steps = steps
+        saver = Saver(self.checkpoint, state, self.log)
         first = saver.restore(self.device)
         clock = _Clock(first, recipe.epochs, self.report)
         for epoch in range(first, recipe.epochs):
@@ -189,18 +189,18 @@ class Loop:
                 saver.save(epoch)
             torch.manual_seed(derive(self.seed, "epoch", epoch))
             self._train_mode(model)
-            losses = torch.zeros(self._steps, device=self.device)
+            losses = torch.zeros(steps, device=self.device)
             self._sums = {}
             batches = data.batches(recipe.of_epoch(epoch), derive(self.seed, "batches", epoch), self.device)
             for i, batch in enumerate(batches):
-                self.step, self.first_of_epoch = epoch * self._steps + i, i == 0
+                self.step, self.first_of_epoch = epoch * steps + i, i == 0
                 self._set_rates()
                 losses[i] = _one_number(step(batch), step).detach()
-                clock.tick(epoch + (i + 1) / self._steps, len(batch) + (0 if batch.wild is None else len(batch.wild)))
-            _refuse_nan(losses, epoch * self._steps, self.log)
+                clock.tick(epoch + (i + 1) / steps, len(batch) + (0 if batch.wild is None else len(batch.wild)))
+            _refuse_nan(losses, epoch * steps, self.log)
             loss = losses.mean().item()
             record: dict[str, Any] = {"epoch": epoch, "lr": recipe.rate(self.step, self.steps_in_all), "loss": loss}
-            record |= {name: (total / self._steps).item() for name, total in self._sums.items()}
+            record |= {name: (total / steps).item() for name, total in self._sums.items()}
             if self.observe is not None and epoch in observed_epochs(recipe.epochs):
                 record["domains"] = {"epoch": epoch, "step": self.step + 1, **self._observed(model)}
             self.log.append(record)
@@ -223,10 +223,10 @@ class Loop:
         assert self.observe is not None
         modes = {module: module.training for module in model.modules()}
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
-            found = self.observe(model.eval())
+            accuracies = self.observe(model.eval())
         for module, mode in modes.items():
             module.training = mode
-        return found
+        return accuracies
 
     def _set_rates(self) -> None:
         for optimizer, lr in self._optimizers:
@@ -258,45 +258,6 @@ def _refuse_nan(losses: Tensor, first_step: int, log: list[dict[str, Any]]) -> N
         last = losses[i - 1].item() if i else log[-1]["loss"] if log else None
         known = "there was no finite loss before it" if last is None else f"the last finite loss was {last:.4g}"
         raise Failed(f"the loss became {losses[i].item()} at step {first_step + i}; {known}")
-
-
-class _Saver:
-    """Writes checkpoints and reads them back."""
-
-    def __init__(self, path: Path | None, state: Sequence[Stateful], log: list[dict[str, Any]]) -> None:
-        self.path, self.state, self.log = path, state, log
-        self.saved_at, self.cost = time.perf_counter(), 0.0
-
-    def save(self, epoch: int, always: bool = False) -> None:
-        """Save, unless that would take more than 2 % of the time."""
-        now = time.perf_counter()
-        if self.path is None or (now - self.saved_at < 50 * self.cost and not always):
-            return
-        contents = {"epoch": epoch, "state": [each.state_dict() for each in self.state], "log": self.log}
-        write_atomically(self.path, lambda file: torch.save(contents, file))
-        self.saved_at = time.perf_counter()
-        self.cost = self.saved_at - now
-
-    def restore(self, device: torch.device) -> int:
-        """Load the checkpoint if there is one; the epoch to go on with."""
-        contents = None if self.path is None else load_tensors(self.path, device)
-        if not isinstance(contents, dict) or contents.keys() != {"epoch", "state", "log"}:
-            return 0
-        for each, values in zip(self.state, contents["state"], strict=True):
-            each.load_state_dict(values)
-        self.log[:] = contents["log"]
-        return contents["epoch"]
-
-
-def load_tensors(path: Path, device: torch.device) -> dict[str, Any] | None:
-    """Weights or a checkpoint of ours; None if missing or damaged, since both can be made again."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if archive.testzip() is not None:  # torch.load does not compare the checksums
-                return None
-        return torch.load(path, map_location=device, weights_only=True)
-    except Exception:
-        return None
 
 
 class _Clock:

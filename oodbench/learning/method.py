@@ -11,7 +11,8 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from oodbench.learning.batches import Batch, Data, check_environments
+from oodbench.learning.batches import Batch, Data
+from oodbench.learning.environments import check_environments
 from oodbench.learning.loop import Loop
 from oodbench.learning.networks import Classifier
 from oodbench.learning.outputs import Outputs

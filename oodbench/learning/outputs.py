@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from oodbench.learning.batches import Streamed, to_input
 from oodbench.learning.networks import Classifier
+from oodbench.learning.rows import Streamed, to_input
 
 
 @dataclass(frozen=True)

@@ -70,8 +70,20 @@ def arithmetic(precision: str, deterministic: bool) -> Iterator[None]:
 
 
 @contextmanager
-def only_warned() -> Iterator[None]:
-    """Nondeterminism is a warning while inside.
+def threads(count: int, device: torch.device) -> Iterator[None]:
+    """As many as the key says, on a CPU; whoever called has as many as before."""
+    before = torch.get_num_threads()
+    if device.type == "cpu":
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def nondeterminism_warns() -> Iterator[None]:
+    """Nondeterminism is a warning while inside, and no error.
 
     For scorers: torch counts operations that may name any of several equal rows, whose values are the same.
     """

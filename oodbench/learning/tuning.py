@@ -8,11 +8,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from oodbench.learning.batches import Data, Streamed
+from oodbench.learning.batches import Data
 from oodbench.learning.functional import energy
 from oodbench.learning.loop import Loop
 from oodbench.learning.networks import Classifier
 from oodbench.learning.outputs import forward
+from oodbench.learning.rows import Streamed
 
 
 def out_share(model: Classifier, data: Data, threshold: Literal["validation", "test"] = "validation") -> float:

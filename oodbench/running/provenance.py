@@ -2,10 +2,13 @@
 
 import platform
 import subprocess
+from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime, timezone
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -16,12 +19,72 @@ from oodbench.config.cards import PACKAGE, catalogue
 from oodbench.config.registry import Component, MethodSpec
 from oodbench.config.suite import Contents, Source
 from oodbench.data import splits
-from oodbench.results.result import ComponentRun, Config, DataRead, MethodRun, PartRead, Search, SetRead
+from oodbench.learning.loop import Failed
+from oodbench.results import metrics
+from oodbench.results.metrics import Scored
+from oodbench.results.result import (
+    ComponentRun,
+    Config,
+    DataRead,
+    EpochAccuracies,
+    MethodRun,
+    PartRead,
+    Result,
+    Search,
+    SetRead,
+)
 from oodbench.running import keys
 from oodbench.running.cells import Cell
 from oodbench.seeds import derive
 
+if TYPE_CHECKING:
+    from oodbench.running.trained import Trained
+
 SEEDS = ("init", "labelled", "covariate", "semantic", "trainer", "train")  # the purposes a run's seed is derived for
+
+
+def result(
+    cell: Cell,
+    parts: splits.Parts,
+    device: str,
+    network: "Trained | None",
+    scored: dict[str, Scored],
+    seconds: dict[str, float],
+    failure: Failed | None,
+) -> Result:
+    """A cell and what came out of it."""
+    return Result(
+        suite=cell.suite.name,
+        preset=cell.suite.preset,
+        setting=cell.suite.setting_name(cell.setting),
+        method=cell.method.label,
+        seed=cell.seed,
+        status="ok" if failure is None else "failed",
+        error=None if failure is None else str(failure),
+        traceback=None if failure is None else failure.traceback,
+        metrics=metrics.evaluate(**scored) if scored else {},
+        metrics_version=identity.version_of("metrics"),
+        key=cell.key,
+        variant=cell.variant,
+        training=cell.training.key,
+        config=configuration(cell),
+        seeds=seeds(cell),
+        versions=versions(),
+        commit=commit(),
+        device=device,
+        machine=machine(),
+        data=data(cell, parts),
+        weights=weights_digest(network.model) if network else None,
+        notes=network.notes if network else {},
+        domain_accuracies=_observed(network.log) if network else [],
+        seconds={stage: round(value, 4) for stage, value in seconds.items()},
+        written=datetime.now(timezone.utc).isoformat(),
+    )
+
+
+def _observed(log: list[dict[str, Any]]) -> list[EpochAccuracies]:
+    """What the loop has looked at where domains are held out."""
+    return [EpochAccuracies(**record["domains"]) for record in log if "domains" in record]
 
 
 def configuration(cell: Cell) -> Config:
@@ -89,13 +152,13 @@ def data(cell: Cell, parts: splits.Parts) -> DataRead:
 
 @cache
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "platform": platform.platform(), "oodbench": oodbench.__version__}
+    installed = {"python": platform.python_version(), "platform": platform.platform(), "oodbench": oodbench.__version__}
     for package in ("torch", "numpy", "scipy", "scikit-learn", "pillow"):
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 @cache
@@ -141,5 +204,9 @@ def device_name(device: torch.device, *flags: str) -> str:
 
 
 def weights_digest(model: torch.nn.Module) -> str:
-    tensors = sorted(model.state_dict().items())
+    return state_digest(model.state_dict())
+
+
+def state_digest(state: Mapping[str, torch.Tensor]) -> str:
+    tensors = sorted(state.items())
     return digests.of_bytes(*(name.encode() + t.detach().cpu().contiguous().numpy().tobytes() for name, t in tensors))

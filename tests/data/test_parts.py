@@ -26,7 +26,7 @@ from oodbench.data.sets.folders import PACS
 from oodbench.data.sets.idx import MNIST
 from oodbench.errors import UserError
 from oodbench.learning.batches import WildMixture
-from oodbench.running.execution import training_data
+from oodbench.running.trained import training_data
 
 SUITE = suite.load("digits-c")
 SEEDS = (0, 1, 2, 77)

@@ -11,7 +11,7 @@ from stand_ins import stand_ins as stand_ins_in
 from oodbench.config import suite as suites
 from oodbench.data import lookup, views
 from oodbench.data.parts import build_parts
-from oodbench.running.execution import build_model, training_data
+from oodbench.running.trained import build_model, training_data
 
 CPU = torch.device("cpu")
 TEST = ("id", "covariate", "semantic")

@@ -20,7 +20,7 @@ from oodbench.learning.loop import OBSERVED_EPOCHS, observed_epochs
 from oodbench.learning.method import Loop
 from oodbench.results.metrics import accuracy
 from oodbench.results.result import EpochAccuracies, read_folder, read_scores
-from oodbench.running.execution import build_model
+from oodbench.running.trained import build_model
 
 CPU = torch.device("cpu")
 
@@ -179,7 +179,7 @@ def test_an_observer_reads_the_held_out_domain_in_the_order_of_its_parts(domains
     with torch.no_grad():
         model.head.weight.zero_()
         model.head.bias.copy_(torch.tensor([0.0, 1.0]))
-    told = observer(suite, parts)(model)
+    told = observer(splits.dataset(SUITE).domains, parts)(model)
     assert told["test"] == {"plus80": parts.covariate.labels.mean()}
     assert told["validation"]["plus80"] == parts.covariate_validation.labels.mean()
     assert told["validation"]["minus90"] == parts.id.labels[parts.id.domains == 2].mean()
@@ -187,7 +187,7 @@ def test_an_observer_reads_the_held_out_domain_in_the_order_of_its_parts(domains
 
 def test_nothing_is_observed_where_no_domain_is_held_out():
     suite = suites.load("digits-c", "smoke")
-    assert observer(suite, splits.build(suite, suite.settings[0], 0)) is None
+    assert observer((), splits.build(suite, suite.settings[0], 0)) is None
 
 
 def test_the_table_of_a_run_names_the_selection_and_ends_with_the_average(results, domains):

@@ -8,7 +8,7 @@ import torch
 
 from oodbench.config.recipe import Recipe
 from oodbench.errors import UserError
-from oodbench.learning import batches as data
+from oodbench.learning import augmentation
 from oodbench.learning.batches import Data, Split
 from oodbench.torchvision_import import import_with_torchvision
 
@@ -40,7 +40,7 @@ def by_torchvision(image, amounts, order, grey):
 def test_every_order_of_the_changes_gives_what_torchvision_gives(grey):
     images = pictures(len(ORDERS))
     amounts = 0.3 * (2 * torch.rand(len(ORDERS), 4, generator=torch.Generator().manual_seed(1)) - 1)
-    ours = data._changed(images, amounts, torch.tensor(ORDERS), torch.full((len(ORDERS),), grey))
+    ours = augmentation._changed(images, amounts, torch.tensor(ORDERS), torch.full((len(ORDERS),), grey))
     for i, order in enumerate(ORDERS):
         theirs = 255 * by_torchvision(images[i], amounts[i].tolist(), order, grey)
         assert (ours[i] - theirs).abs().max() <= 0.55, order  # rounded once; red weighs 0.2989 there
@@ -49,7 +49,7 @@ def test_every_order_of_the_changes_gives_what_torchvision_gives(grey):
 
 def test_only_the_images_marked_so_become_grey():
     images, none = pictures(3), torch.zeros(3, 4)
-    changed = data._changed(images, none, torch.arange(4).expand(3, 4), torch.tensor([False, True, False]))
+    changed = augmentation._changed(images, none, torch.arange(4).expand(3, 4), torch.tensor([False, True, False]))
     assert torch.equal(changed[[0, 2]], images[[0, 2]])
     assert (changed[1] == changed[1, :1]).all() and not torch.equal(changed[1], images[1])
 
@@ -78,7 +78,7 @@ def test_crops_are_as_large_and_as_long_as_torchvisions():
     ramp = torch.arange(side, dtype=torch.uint8) * 2 + 60
     image = torch.stack([ramp.expand(side, side), ramp.expand(side, side).T, torch.full((side, side), 120)])
     images = image.to(torch.uint8).expand(count, 3, side, side)
-    shown = data._resized_crops(images, 0.7, 10, torch.Generator().manual_seed(0)).float()
+    shown = augmentation._resized_crops(images, 0.7, 10, torch.Generator().manual_seed(0)).float()
     step = 2 * (side - 1)
     wide, high = (shown[:, 0, 9, -1] - shown[:, 0, 9, 0]) / step, (shown[:, 1, -1, 9] - shown[:, 1, 0, 9]) / step
     torch.manual_seed(0)

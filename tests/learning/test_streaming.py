@@ -17,8 +17,9 @@ from oodbench.config.recipe import Recipe
 from oodbench.data import pictures as _pictures
 from oodbench.data.pictures import Pictures
 from oodbench.errors import UserError
-from oodbench.learning.batches import Data, Split, Streamed, WildMixture, _ahead, as_rows
+from oodbench.learning.batches import Data, Split, WildMixture
 from oodbench.learning.outputs import forward
+from oodbench.learning.rows import Streamed, ahead, as_rows
 from oodbench.results.result import read_folder
 
 CPU = torch.device("cpu")
@@ -39,15 +40,15 @@ def ended_since(before):
 
 def test_items_made_ahead_come_in_their_order_and_once():
     before = threads()
-    assert list(_ahead(iter(range(100)))) == list(range(100))
-    assert list(_ahead(iter([None, (), None]))) == [None, (), None]
-    assert list(_ahead(iter([]))) == []
+    assert list(ahead(iter(range(100)))) == list(range(100))
+    assert list(ahead(iter([None, (), None]))) == [None, (), None]
+    assert list(ahead(iter([]))) == []
     assert ended_since(before)
 
 
 def test_items_are_made_while_the_ones_before_are_used_and_no_more_than_two_wait():
     made = []
-    items = _ahead(made.append(i) or i for i in itertools.count())
+    items = ahead(made.append(i) or i for i in itertools.count())
     assert not made  # nothing is begun before it is asked for
     assert next(items) == 0
     deadline = time.monotonic() + 5
@@ -67,7 +68,7 @@ def test_an_error_of_the_thread_reaches_the_caller_after_what_came_before_it(err
 
     before, seen = threads(), []
     with pytest.raises(type(error)) as caught:
-        for item in _ahead(items()):
+        for item in ahead(items()):
             seen.append(item)
     assert caught.value is error and seen == [1, 2]
     assert ended_since(before)
@@ -76,7 +77,7 @@ def test_an_error_of_the_thread_reaches_the_caller_after_what_came_before_it(err
 @pytest.mark.parametrize("how", ["closed", "forgotten", "raised"])
 def test_the_thread_ends_when_the_consumer_stops(how):
     before = threads()
-    items = _ahead(itertools.count())
+    items = ahead(itertools.count())
     assert [next(items) for _ in range(3)] == [0, 1, 2] and len(threads() - before) == 1
     if how == "closed":
         items.close()

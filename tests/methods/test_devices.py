@@ -17,8 +17,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from oodbench.config.cards import PACKAGE, folder
 from oodbench.config.recipe import Recipe
-from oodbench.learning.batches import Data, Split, Streamed
+from oodbench.learning.batches import Data, Split
 from oodbench.learning.method import Loop, Trainer
+from oodbench.learning.rows import Streamed
 from oodbench.testing.scorer_rules import moved, scores_of
 from oodbench.testing.simulated_device import AWAY as DEVICE
 from oodbench.testing.simulated_device import AwayTensor, Literals, Operators
@@ -246,10 +247,10 @@ def test_images_are_moved_only_if_all_of_them_fit(toy_data, watch):
 
 # Where a tensor is made without a device, although steps run there, and why that is right.
 ON_THE_CPU = {
-    "batches.Streamed.split": "rows to decode",
+    "rows.Streamed.split": "rows to decode",
     "batches.WildMixture._counts": "how many images of each kind: numbers that the CPU needs",
-    "batches._resized_crops": "made with the draws beside it, then sent",
-    "batches._erased": "made with the draws beside it, then sent",
+    "augmentation._resized_crops": "made with the draws beside it, then sent",
+    "environments._erased": "made with the draws beside it, then sent",
     "mixup.Mixup.loss": "drawn on the CPU, then sent",
     "i_mixup.IMixup.loss_across": "drawn on the CPU, then sent",
     "mldg.MLDG.draw": "numbers that the CPU needs",
@@ -264,7 +265,17 @@ HOT = [
     *sorted((PACKAGE / "learning" / "networks").glob("*.py")),
     *(
         PACKAGE / "learning" / f"{name}.py"
-        for name in ("batches", "functional", "outputs", "loop", "precision", "tuning")
+        for name in (
+            "rows",
+            "batches",
+            "augmentation",
+            "environments",
+            "functional",
+            "outputs",
+            "loop",
+            "precision",
+            "tuning",
+        )
     ),
 ]
 

@@ -13,7 +13,8 @@ from oodbench.config.registry import Registry
 from oodbench.data import splits
 from oodbench.learning.evaluation import Evaluation, _refuse_negative
 from oodbench.results.result import read_scores
-from oodbench.running.execution import build_model
+from oodbench.running.execution import keyed
+from oodbench.running.trained import build_model
 
 SCORER = '''\
 """A. Author, A threshold from validation images, 2026."""
@@ -83,8 +84,10 @@ def test_a_scorer_is_fitted_anew_for_other_validation_images_and_only_then(plugi
     scorer, suite = Registry([plugin(["validation"])]).method("mine").scorer, suites.load("digits-c", "smoke")
     parts = splits.build(suite, suite.settings[0], 0)
     evaluation = Evaluation(build_model(suite, 0), parts.labelled)
-    first, again = (evaluation.score(scorer, parts)[0]["id"].scores for _ in range(2))
-    fewer = evaluation.score(scorer, replace(parts, id_validation=parts.id_validation.take(slice(7))))[0]["id"].scores
+    first, again = (evaluation.score(keyed(scorer), parts)[0]["id"].scores for _ in range(2))
+    fewer = evaluation.score(keyed(scorer), replace(parts, id_validation=parts.id_validation.take(slice(7))))[0][
+        "id"
+    ].scores
     assert np.array_equal(first, again) and len(evaluation._scorers) == 2
     assert fewer[0] - 1e6 * len(parts.labelled) < 8 < first[0] - 1e6 * len(parts.labelled)
 
@@ -161,4 +164,4 @@ def test_negative_features_of_a_trained_network_fail_the_cell_in_words(plugin, r
 
 
 def test_few_negative_features_do_no_harm():
-    _refuse_negative(None, torch.tensor([-1.0] + [1.0] * 99))
+    _refuse_negative("vim", torch.tensor([-1.0] + [1.0] * 99))

@@ -22,8 +22,8 @@ from oodbench.learning.loop import Failed, Loop
 from oodbench.learning.outputs import forward
 from oodbench.learning.tuning import after_largest_drop, flagged_share
 from oodbench.results.metrics import auroc
-from oodbench.running.execution import build_model, training_data
 from oodbench.running.plan import make
+from oodbench.running.trained import build_model, training_data
 from oodbench.seeds import derive
 
 CPU = torch.device("cpu")

@@ -258,7 +258,10 @@ def test_without_weights_the_other_figures_are_written_and_it_says_which_are_mis
     shutil.rmtree(copy / "digits-c-smoke" / "unseen-digits" / "scone,margin=auto")
     out = assert_done(oodbench("plot", copy, "--only", "energies,features,margin", "--setting", "unseen-digits"))
     lost = f"the weights of 'woods', seed 0, are not in '{copy / 'weights'}'; train them again with --force"
-    assert out.splitlines()[-1] == f"digits-c-smoke / unseen-digits: no features: {lost}"
+    again = "oodbench run --suite digits-c --preset smoke --setting unseen-digits --methods woods --seeds 0"
+    assert (
+        out.splitlines()[-1] == f"digits-c-smoke / unseen-digits: no features: {lost}: {again} --results {copy} --force"
+    )
     assert "margin.png, .pdf, .txt; without out%: the weights of 'scone,margin=0', seed 0, are not in" in out
     names = {path.name for path in (copy / "figures").rglob("*.png")}
     assert names == {"energies.png", "margin.png"}

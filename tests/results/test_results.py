@@ -16,7 +16,7 @@ from oodbench.report import render, tables
 from oodbench.results import result as results
 from oodbench.results.metrics import METRICS, Scored, evaluate
 from oodbench.results.result import SCHEMA, Result, Unreadable, read, read_folder, read_scores, write
-from oodbench.running import execution
+from oodbench.running import execution, trained
 from oodbench.seeds import derive
 
 DOC = Path(__file__).parents[2] / "docs" / "results.md"
@@ -108,7 +108,7 @@ def test_the_page_lists_exactly_the_fields_that_are_stored(real):
 
 
 def test_every_seed_that_a_run_derives_is_stored(real):
-    text = Path(execution.__file__).read_text() + Path(parts.__file__).read_text()
+    text = "".join(Path(module.__file__).read_text() for module in (execution, trained, parts))
     used = re.findall(r'derive\(\w*\.?seed, "(\w+)"\)', text) + re.findall(r'(?:shuffled|divided)\(.*, "(\w+)"\)', text)
     stored = read(real).seeds
     assert set(used) == set(stored) and len(used) >= 6

@@ -592,8 +592,8 @@ def test_weights_of_another_run_stand_for_the_training(whole, tmp_path, capsys):
 
 def digest(path):
     from oodbench.config.suite import load
-    from oodbench.running.execution import build_model
     from oodbench.running.provenance import weights_digest
+    from oodbench.running.trained import build_model
 
     model = build_model(load("digits-c"), seed=0)
     model.load_state_dict(torch.load(path, weights_only=True)["model"])

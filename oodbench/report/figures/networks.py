@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from oodbench.config import suite as suites
@@ -10,7 +9,6 @@ from oodbench.config.schema import Misfit
 from oodbench.data import splits
 from oodbench.errors import UserError
 from oodbench.report.figures.studies import NotDrawn
-from oodbench.results import result as ledger
 from oodbench.results.result import Result
 
 if TYPE_CHECKING:
@@ -45,28 +43,13 @@ def parts_of(result: Result, used: Sequence[str]) -> splits.Parts:
 
 
 def networks_of(chosen: Sequence[Result]) -> "list[Classifier]":
-    """The trained network of each result, all of one suite, found among the stored weights by its hash."""
+    """The trained network of each result."""
+    from oodbench.running import trained
+
     with reasons("needs the images again"):
-        from oodbench.running import execution
-
-        check(chosen[0])
-        model = execution.build_model(chosen[0].ran_suite, chosen[0].seed)
-    from oodbench.learning.loop import load_tensors
-    from oodbench.running.provenance import weights_digest
-
-    shapes = {name: value.shape for name, value in model.state_dict().items()}
-    assert chosen[0].path is not None
-    folder = chosen[0].path.parents[3] / ledger.WEIGHTS
-    found: dict[str | None, Classifier] = {}
-    for path in sorted(folder.glob("*.pt")):
-        if all(result.weights in found for result in chosen):
-            break
-        state = (load_tensors(path, model.device) or {}).get("model", {})
-        if {name: value.shape for name, value in state.items()} == shapes:
-            model.load_state_dict(state)
-            found[weights_digest(model)] = deepcopy(model).eval().requires_grad_(False)
-    for result in chosen:
-        if result.weights not in found:
-            run = f"'{result.method}', seed {result.seed}"
-            raise NotDrawn(f"the weights of {run}, are not in '{folder}'; train them again with --force")
-    return [found[result.weights] for result in chosen]
+        for result in chosen:
+            check(result)
+    try:
+        return [trained.of(result).model for result in chosen]
+    except UserError as error:
+        raise NotDrawn(str(error)) from None

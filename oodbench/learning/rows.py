@@ -1,0 +1,88 @@
+"""Rows of images: a tensor in memory, or pictures that are decoded when they are read."""
+
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def to_input(images: Tensor, device: torch.device) -> Tensor:
+    """uint8 rows as the networks take them: float32 in [0, 1], on the device."""
+    return sent(images, device).to(torch.float32).div_(255)
+
+
+def sent(values: Tensor, device: torch.device) -> Tensor:
+    """On the device, without waiting for what it has still to do."""
+    return values.to(device, non_blocking=True)
+
+
+class Streamed:
+    """Images that are decoded when they are read, in place of a tensor of them."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, pictures: Any) -> None:
+        self.pictures = pictures
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.pictures.shape)
+
+    def __getitem__(self, some: slice) -> "Streamed":
+        return Streamed(self.pictures[some])
+
+    def index_select(self, dim: int, rows: Tensor) -> Tensor:
+        """As a tensor's: rows in any order."""
+        return torch.from_numpy(np.asarray(self.pictures[rows.numpy()]))
+
+    def split(self, size: int) -> Iterator[Tensor]:
+        """Consecutive rows, the next ones decoded meanwhile."""
+        rows = torch.arange(len(self)).split(size)
+        return ahead(self.index_select(0, each) for each in rows)
+
+
+def as_rows(images: Any) -> "Tensor | Streamed":
+    """An array of uint8 images, or pictures that are yet to be decoded."""
+    return torch.from_numpy(images) if isinstance(images, np.ndarray) else Streamed(images)
+
+
+def ahead(items: Iterator[Any], count: int = 2) -> Iterator[Any]:
+    """The same items, made by another thread while the ones before are used."""
+    ready: queue.Queue[Any] = queue.Queue(maxsize=count)
+    stop, end = threading.Event(), object()
+
+    def put(item: Any) -> None:
+        while not stop.is_set():
+            try:
+                return ready.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+
+    def work() -> None:
+        try:
+            for item in items:
+                put((item, None))
+                if stop.is_set():
+                    return
+            put((end, None))
+        except BaseException as error:
+            put((end, error))
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        while True:
+            item, error = ready.get()
+            if error is not None:
+                raise error
+            if item is end:
+                return
+            yield item
+    finally:
+        stop.set()

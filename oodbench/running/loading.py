@@ -1,0 +1,71 @@
+"""A result's network and its fitted scorer, ready to score images."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodbench.config import suite as suites
+from oodbench.config.registry import Registry
+from oodbench.data import splits
+from oodbench.errors import UserError
+from oodbench.learning import precision
+from oodbench.learning.evaluation import Evaluation, scores_of
+from oodbench.learning.loop import Failed
+from oodbench.learning.method import Scorer
+from oodbench.learning.networks import Classifier
+from oodbench.learning.outputs import forward
+from oodbench.learning.rows import as_rows
+from oodbench.results import result as results
+from oodbench.results.result import Result
+from oodbench.running import trained
+from oodbench.running.execution import choose_device, keyed
+from oodbench.running.plan import cell_of
+from oodbench.running.workplace import arithmetic
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a cell ran with; `score` gives the very numbers that its result has stored."""
+
+    result: Result
+    model: Classifier  # in eval mode, parameters frozen
+    scorer: Scorer = field(repr=False)  # fitted on the labelled images
+
+    def score(self, images: NDArray[np.uint8] | Any) -> NDArray[Any]:
+        """One number per image, higher where it looks more OOD; images are uint8, N x C x H x W."""
+        if isinstance(images, np.ndarray) and (images.dtype != np.uint8 or images.ndim != 4):
+            given = f"{images.dtype} of shape {images.shape}"
+            raise UserError(f"the images are {given}; give uint8 of the shape (N, C, H, W)")
+        with arithmetic(self.result.ran_suite, self.model.device), precision.nondeterminism_warns():
+            return scores_of(self.scorer, forward(self.model, as_rows(images))).cpu().numpy()
+
+
+def load(result: Result | str | Path, device: str = "auto", plugins: Iterable[str | Path] = ()) -> Loaded:
+    """The network of a result, or of its JSON file, with its weights, and its scorer, fitted as in the run."""
+    if not isinstance(result, Result):
+        try:
+            result = results.read(Path(result))
+        except results.Unreadable as problem:
+            raise UserError(f"'{result}': {problem}; give the JSON file of a result") from None
+    suite, setting = result.ran_suite, result.config.setting
+    suites.check(result.config.suite)  # the file may have been edited
+    suites.check_setting(setting, result.config.suite)
+    registry, folder = Registry(plugins), trained.folder_of(result)
+    with arithmetic(suite, chosen := choose_device(device)), precision.nondeterminism_warns():
+        model = trained.of(result, folder, chosen, registry).model
+        parts = splits.build(suite, setting, result.seed)
+        scorer = keyed(cell_of(result, registry, folder).method.scorer)
+        for name in ("labelled", *(("id_validation",) if "validation" in scorer.scorer.needs else ())):
+            if result.data.parts[name].digest != getattr(parts, name).digest:
+                raise UserError(
+                    f"the part '{name}' is not what '{result.path}' was made with; run it again with --force"
+                )
+        try:
+            fitted, _ = Evaluation(model, parts.labelled).fitted(scorer, parts.id_validation)
+        except Failed as failure:
+            raise UserError(str(failure)) from None
+    return Loaded(result, model, fitted)

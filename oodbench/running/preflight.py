@@ -1,0 +1,148 @@
+"""What is refused before anything trains, and how long the rest will take."""
+
+import time
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from oodbench.config.suite import Setting
+from oodbench.data import splits
+from oodbench.errors import UserError
+from oodbench.learning import precision
+from oodbench.learning.evaluation import TEST_SPLITS, rehearse
+from oodbench.learning.initial_weights import read_weights
+from oodbench.learning.loop import Loop
+from oodbench.learning.networks import Classifier
+from oodbench.running.cells import Training
+from oodbench.running.mistakes import in_words
+from oodbench.running.plan import Plan
+from oodbench.running.trained import build_model, extended, frozen, training_data, weights_file
+
+
+def check(plan: Plan, device: torch.device) -> None:
+    """What can only be found with the code and the device at hand, still before anything trains."""
+    precision.check(plan.suite.contents.precision, device)
+    for method in {(cell.method.label, str(cell.training.draw)): cell.method for cell in plan.todo}.values():
+        method.trainer.make()
+        method.scorer.make()
+    for setting, seed in {cell.setting: cell.seed for cell in plan.todo}.items():
+        if setting.covariate in plan.suite.contents.covariate:  # its domains and classes; corruptions come when needed
+            splits.build(plan.suite, setting, seed)
+    if plan.todo:
+        untrained = build_model(plan.suite, seed=0)  # which tells what is wrong with its options and weights
+        _rehearse(plan, untrained)
+        _rehearse_scorers(plan, untrained, device)
+    for training in plan.all_trainings.values():
+        if training.init is not None:
+            read_weights(build_model(training.suite, training.seed), training.init)
+
+
+class _Rehearsed(Exception):
+    """A trainer has come to its first step."""
+
+
+class _Rehearsal(Loop):
+    """Ends where the training would begin."""
+
+    def passes(self, *_: Any, **__: Any) -> Iterator[dict[str, Any]]:
+        raise _Rehearsed
+
+    def stage(self, name: str) -> Loop:
+        return self
+
+
+def _rehearse(plan: Plan, untrained: Classifier) -> None:
+    """Let trainers that compare environments say what is wrong with these or the batch, on a few images."""
+    smallest: dict[Any, tuple[int, Training, Setting]] = {}  # batch of each trainer and number of domains
+    for training, cells in plan.trainings.values():
+        environments = training.trainer.values.get("environments")
+        if environments is None or training.reads_wild or training.init is not None:
+            continue
+        setting, batch = cells[0].setting, training.recipe.batch_size
+        what = (training.trainer.card.name, environments, len(plan.suite.held_out(setting)))
+        if what not in smallest or batch < smallest[what][0]:
+            smallest[what] = (batch, training, setting)
+    for _, training, setting in smallest.values():
+        parts = splits.build(training.suite, setting, training.seed)
+        rows = np.arange(min(64, len(parts.labelled)))
+        if parts.labelled.domains is not None:  # some of each
+            rows = np.union1d(rows, np.unique(parts.labelled.domains, return_index=True)[1])
+        data = training_data(training.suite, replace(parts, labelled=parts.labelled.take(rows)), setting=None)
+        loop = _Rehearsal(training.recipe, 0, torch.device("cpu"))
+        try:
+            training.trainer.make().train(_copied(untrained, training, loop.device), data, loop)
+        except _Rehearsed:
+            continue
+        except UserError as error:
+            raise UserError(f"'{training.trainer.label}': {error}") from None
+        except Exception:
+            if training.trainer.card.is_ours:
+                raise
+            continue  # a plugin's mistake fails its cells when their turn comes
+
+
+def _rehearse_scorers(plan: Plan, untrained: Classifier, device: torch.device) -> None:
+    """Let plugins fit and score a few images on the untrained network, rather than fail after a training."""
+    cells = {
+        (cell.method.trainer.label, cell.method.scorer.label): cell
+        for cell in plan.todo
+        if not cell.method.scorer.card.is_ours
+    }
+    for cell in cells.values():
+        scorer, parts = cell.method.scorer, splits.build(cell.suite, cell.setting, cell.seed)
+        try:
+            model = frozen(_copied(untrained, cell.training, device))
+        except Exception:
+            if cell.method.trainer.card.is_ours:
+                raise
+            continue  # a plugin's mistake fails its cells when their turn comes
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            try:
+                rehearse(scorer.make, model, parts)
+            except UserError as error:
+                raise UserError(f"'{scorer.card.name}': {error}") from error
+            except Exception as error:
+                words = in_words(scorer.card, error)
+                raise UserError(f"{words}; correct it, or leave out '{cell.method.name}'") from error
+
+
+def _copied(untrained: Classifier, training: Training, device: torch.device) -> Classifier:
+    """A copy with what a trainer and those it starts from add."""
+    return extended(deepcopy(untrained).to(device), training.chain, device)
+
+
+def estimate(plan: Plan, device: torch.device) -> float:
+    """Seconds the plan will take: the images it must pass, at the speed this machine shows on a few batches."""
+    if not plan.todo:
+        return 0.0
+    with precision.threads(plan.suite.threads, device):
+        return _estimate(plan, device)
+
+
+def _estimate(plan: Plan, device: torch.device) -> float:
+    suite = plan.suite
+    parts = splits.build(suite, plan.todo[0].setting, seed=0)
+    data = training_data(suite, parts, setting=None)
+    model = build_model(suite, seed=0).to(device).train()
+    batch = next(data.batches(suite.contents.recipes.scratch, 0, device))
+    times = []
+    for _ in range(4):
+        started = time.perf_counter()
+        F.cross_entropy(model(batch.x), batch.y).backward()
+        float(model.head.bias.grad.sum())  # type: ignore[union-attr]  # wait for the device
+        times.append(time.perf_counter() - started)
+    per_image = min(times[1:]) / len(batch)
+    trained = 0
+    for training in plan.all_trainings.values():
+        recipe = training.recipe
+        images = 2 * data.steps(recipe) * recipe.batch_size if training.reads_wild else len(data.labelled)
+        cached = training.init is not None or weights_file(training.key, plan.folder).exists()
+        runs = 0 if cached else training.trainer.make().runs
+        trained += runs * recipe.epochs * images
+    scored = sum(len(getattr(parts, split)) for split in ("labelled", *TEST_SPLITS)) * len(plan.todo)
+    return per_image * (trained + scored / 3)  # a forward pass is about a third of a training step

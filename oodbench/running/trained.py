@@ -1,0 +1,231 @@
+"""Trained networks: the suite's network, what its trainers add to it, and the weights that a training gave it."""
+
+import os
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from oodbench.config.cards import catalogue, load_class
+from oodbench.config.registry import Registry
+from oodbench.config.suite import Setting, Suite
+from oodbench.data import splits
+from oodbench.errors import UserError
+from oodbench.files import write_atomically
+from oodbench.learning import precision
+from oodbench.learning.batches import Data, Split, WildMixture
+from oodbench.learning.checkpoint import load_tensors
+from oodbench.learning.initial_weights import describe, read_weights
+from oodbench.learning.loop import Loop
+from oodbench.learning.networks import Classifier, Network
+from oodbench.learning.rows import as_rows
+from oodbench.results.result import WEIGHTS, Result
+from oodbench.running.cells import Training
+from oodbench.running.plan import cell_of
+from oodbench.running.provenance import state_digest
+from oodbench.seeds import derive
+
+CPU = torch.device("cpu")
+FIELDS = {"model", "log", "notes", "seconds"}  # of a file of weights; those of today name their training too
+
+
+def build_model(suite: Suite, seed: int) -> Classifier:
+    """The suite's network with the initial weights that a seed gives, the same for every trainer."""
+    contents = suite.contents
+    mean, std = splits.normalisation(suite)
+    network: Network = load_class(catalogue("networks")[contents.network.name])(**contents.network.options)
+    torch.manual_seed(derive(seed, "init"))
+    body, dim = network.body(len(mean))
+    model = precision.classifier(contents.precision)(body, dim, splits.num_classes(suite), mean, std)
+    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch leaves this form untyped
+
+
+def training_data(suite: Suite, parts: splits.Parts, setting: Setting | None) -> Data:
+    """What a trainer may read: without a setting, nothing of the wild mixture."""
+    env = None
+    if parts.labelled.domains is not None:
+        env = torch.from_numpy(np.unique(parts.labelled.domains, return_inverse=True)[1])
+    labelled = Split(as_rows(parts.labelled.images), torch.from_numpy(parts.labelled.labels), env)
+    if setting is None:
+        return Data(labelled, splits.num_classes(suite))
+    wild_id, covariate, semantic = (
+        as_rows(part.images) for part in (parts.wild_id, parts.wild_covariate, parts.wild_semantic)
+    )
+    return Data(
+        labelled,
+        splits.num_classes(suite),
+        WildMixture(wild_id, covariate, semantic, setting.pi_c, setting.pi_s, suite.contents.mixture),
+        id_validation=as_rows(parts.id_validation.images),
+        mixed_validation=as_rows(splits.mixed_validation(parts, setting)),
+        id_test=as_rows(parts.id.images),
+    )
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network with its weights, frozen, and how it came to them."""
+
+    model: Classifier
+    log: list[dict[str, Any]]  # one record per epoch
+    notes: dict[str, Any]  # of the trainer, for the result
+    seconds: float
+
+
+class Unusable(Exception):
+    """A file of weights that is not what its name promises, and why."""
+
+
+def of(
+    which: Training | Result,
+    folder: Path | None = None,
+    device: torch.device = CPU,
+    registry: Registry | None = None,
+) -> Trained:
+    """The network of a training or a result, with its weights from the results folder, which a read result knows.
+
+    `registry` knows the plugins of a result, if it was made with any.
+    """
+    if isinstance(which, Result):
+        return _of_result(which, folder or folder_of(which), device, registry or Registry())
+    assert folder is not None
+    try:
+        trained = stored(which, folder, device)
+    except Unusable as problem:
+        raise UserError(f"{problem}; run its cells again, which trains it anew") from None
+    if trained is None:
+        path, name = weights_file(which.key, folder), which.trainer.label
+        raise UserError(f"the weights of '{name}', seed {which.seed}, are not in '{path}'; run its cells first")
+    return trained
+
+
+def folder_of(result: Result) -> Path:
+    """The results folder that a result was read from."""
+    if result.path is None:
+        raise UserError("this result was not read from a file; read it with oodbench.read_results")
+    path = result.path if len(result.path.parents) > 3 else result.path.absolute()
+    return path.parents[3]
+
+
+def weights_file(key: str, folder: Path, suffix: str = "pt") -> Path:
+    """The file of a training's weights; with another suffix, that of its lock or its checkpoint."""
+    return folder / WEIGHTS / f"{key}.{suffix}"
+
+
+def started(training: Training, device: torch.device) -> Classifier:
+    """The network that a trainer is given: the suite's, with what the trainers before it add."""
+    return extended(build_model(training.suite, training.seed).to(device), training.chain[:-1], device)
+
+
+def extended(model: Classifier, trainings: Iterable[Training], device: torch.device) -> Classifier:
+    """With what trainers add to a network, in place; the first weights of that follow from the seed."""
+    for training in trainings:
+        torch.manual_seed(derive(training.seed, "trainer"))
+        training.trainer.make().extend(model)
+        model.to(device)
+    return model
+
+
+def frozen(model: Classifier) -> Classifier:
+    """Scorers that differentiate by the input then do not pay for the weights."""
+    return model.eval().requires_grad_(False)
+
+
+def stored(training: Training, folder: Path, device: torch.device) -> Trained | None:
+    """The network of a training if its weights are given or in the folder; None if they have yet to be trained."""
+    if training.init is not None:
+        model = started(training, device)
+        read_weights(model, training.init)
+        return Trained(frozen(model), [], {"weights": f"given by --init {describe(training.init)}"}, 0.0)
+    path = weights_file(training.key, folder)
+    if not path.exists():
+        return None
+    contents = _read(path, device)
+    if contents is None:
+        raise Unusable(f"'{path}' is damaged, or no file of weights")
+    for name, value in _names(training).items():
+        if contents.get(name, value) != value:  # files of 0.1 name neither
+            raise Unusable(f"'{path}' is of another training: its {name} is {contents[name]}, not {value}")
+    for name, mark in training.marks.items():
+        if contents.get("data", {}).get(name, mark) != mark:
+            raise Unusable(f"'{path}' is of another training: its images of '{name}' were others")
+    return _filled(started(training, device), training, contents, path)
+
+
+def write(training: Training, folder: Path, model: Classifier, loop: Loop, seconds: float) -> None:
+    contents = {
+        "model": model.state_dict(),
+        "log": loop.log,
+        "notes": loop.notes,
+        "seconds": seconds,
+        **_names(training),
+        "data": dict(training.marks),
+    }
+    write_atomically(weights_file(training.key, folder), lambda file: torch.save(contents, file))
+
+
+def set_aside(training: Training, folder: Path) -> Path:
+    """Take an unusable file out of the way without losing it."""
+    path = weights_file(training.key, folder)
+    aside = path.with_suffix(".pt.unreadable")
+    os.replace(path, aside)
+    return aside
+
+
+def _names(training: Training) -> dict[str, Any]:
+    return {"training": training.key, "seed": training.seed}
+
+
+def _read(path: Path, device: torch.device) -> dict[str, Any] | None:
+    """What a file of weights holds; None if it is missing, damaged or not ours."""
+    contents = load_tensors(path, device)
+    if not isinstance(contents, dict) or not (FIELDS <= contents.keys() <= FIELDS | {"training", "seed", "data"}):
+        return None
+    state = contents["model"]
+    return contents if isinstance(state, dict) and all(isinstance(each, Tensor) for each in state.values()) else None
+
+
+def _filled(model: Classifier, training: Training, contents: dict[str, Any], path: Path) -> Trained:
+    """The network a trainer was given, with what it adds and the weights it has learned."""
+    extended(model, [training], model.device)
+    try:
+        model.load_state_dict(contents["model"])
+    except RuntimeError:
+        raise Unusable(f"'{path}' holds the weights of another network") from None
+    return Trained(frozen(model), contents["log"], contents["notes"], contents["seconds"])
+
+
+def _of_result(result: Result, folder: Path, device: torch.device, registry: Registry) -> Trained:
+    """By the name of its training or, where a file has another name, by the digest of its weights."""
+    run = f"'{result.method}', seed {result.seed}"
+    if result.weights is None:
+        raise UserError(f"{run}, failed and has no network; run it again")
+    training = cell_of(result, registry, folder).training
+    named = weights_file(result.training, folder)
+    for path in [named, *sorted(set((folder / WEIGHTS).glob("*.pt")) - {named})]:
+        contents = _read(path, device)
+        if contents is not None and state_digest(contents["model"]) == result.weights:
+            try:
+                return _filled(started(training, device), training, contents, path)
+            except Unusable as problem:
+                raise UserError(f"{problem}; the code of {run}, has changed since: run it again") from None
+    missing = f"the weights of {run}, are not in '{folder / WEIGHTS}'"
+    if result.config.init is not None and not result.config.method.starts_from:
+        raise UserError(f"{missing}: they were given with --init; leave it out to train such a network")
+    raise UserError(f"{missing}; train them again with --force: {_command(result, folder)}")
+
+
+def _command(result: Result, folder: Path) -> str:
+    """What runs a result again."""
+    words = ["oodbench", "run", "--suite", result.suite]
+    words += ["--preset", result.preset] if result.preset is not None else []
+    words += ["--setting", result.setting, "--methods", result.config.method.name, "--seeds", str(result.seed)]
+    for component in (result.config.method.trainer, result.config.method.scorer):
+        for name, value in component.changed.items():
+            words += ["--set", f"{component.name}.{name}={value}"]
+    words += ["--draws", str(result.draw + 1)] if result.draw else []
+    return shlex.join([*words, "--results", str(folder), "--force"])

@@ -1,0 +1,102 @@
+"""Where trainings and cells are carried out: a folder, a device, options, who is told, and what is in memory."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from oodbench.config.suite import Setting, Suite
+from oodbench.data import splits
+from oodbench.files import claim
+from oodbench.learning import precision
+from oodbench.learning.evaluation import Evaluation
+from oodbench.learning.loop import Failed
+from oodbench.running.cells import Training
+from oodbench.running.reporting import Reporter, Silent
+from oodbench.running.trained import Trained, weights_file
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run, where it does not change what is computed."""
+
+    compile: bool = False  # the network's body, on a GPU; on a CPU it would only cost
+    deterministic: bool = False
+    keep_outputs: bool = False  # features and logits of every pass on disk, and read from there
+
+
+@dataclass
+class Workplace:
+    """A results folder and a device, and what is in memory there and need not be made again.
+
+    All that is done at one workplace belongs to one request, whose suites differ in nothing but their recipes.
+    """
+
+    folder: Path
+    device: torch.device
+    reporter: Reporter = field(default_factory=Silent)
+    options: Options = Options()
+    force: bool = False  # train anew what is stored, each training once
+    numbers: dict[str, int] = field(default_factory=dict)  # of the trainings to announce, by key
+
+    anew: set[str] = field(default_factory=set, init=False)  # keys of the trainings that were trained here
+    failures: dict[str, Failed] = field(default_factory=dict, init=False)  # of trainings, by key
+    last: "Last | None" = field(default=None, init=False)  # the training that was asked for last
+
+    _announced: set[str] = field(default_factory=set, init=False)
+    _claimed: set[str] = field(default_factory=set, init=False)
+    _parts: dict[tuple[Setting, int], splits.Parts] = field(default_factory=dict, init=False)
+
+    @property
+    def compiles(self) -> bool:
+        return self.options.compile and self.device.type != "cpu"
+
+    @property
+    def run_flags(self) -> list[str]:
+        """What a result says of how it ran."""
+        asked = {"deterministic": self.options.deterministic, "compiled": self.compiles}
+        return [flag for flag, so in asked.items() if so]
+
+    def parts(self, suite: Suite, setting: Setting, seed: int) -> splits.Parts:
+        if (setting, seed) not in self._parts:
+            self._parts[setting, seed] = splits.build(suite, setting, seed)
+        return self._parts[setting, seed]
+
+    def announce(self, training: Training) -> None:
+        """Say, once, that a training and its cells are what is running now."""
+        if training.key not in self._announced:
+            self._announced.add(training.key)
+            number = self.numbers.setdefault(training.key, len(self.numbers) + 1)
+            self.reporter.training(training, number, len(self.numbers))
+
+    @contextmanager
+    def claim(self, training: Training, wait: bool = True) -> Iterator[bool]:
+        """Hold a training among processes that share the folder; False if another has it. Here it may be held twice."""
+        if training.key in self._claimed:
+            yield True
+            return
+        with claim(weights_file(training.key, self.folder, "lock"), wait) as mine:
+            if mine:
+                self._claimed.add(training.key)
+            try:
+                yield mine
+            finally:
+                self._claimed.discard(training.key)
+
+
+@dataclass
+class Last:
+    """A trained network and, once a cell was scored with it, what its cells share."""
+
+    key: str
+    network: Trained
+    evaluation: Evaluation | None = None
+
+
+@contextmanager
+def arithmetic(suite: Suite, device: torch.device, deterministic: bool = False) -> Iterator[None]:
+    """Threads and precision as the suite says, while inside."""
+    with precision.threads(suite.threads, device), precision.arithmetic(suite.contents.precision, deterministic):
+        yield
