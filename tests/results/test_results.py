@@ -143,11 +143,13 @@ def test_the_page_draws_the_folder_as_it_is(folder, real):
 
 
 def test_the_python_on_the_page_runs(folder, monkeypatch):
-    (code,) = re.findall("```python\n(.*?)```", DOC.read_text(), re.DOTALL)
+    blocks = re.findall("```python\n(.*?)```", DOC.read_text(), re.DOTALL)
     monkeypatch.chdir(folder.parent)
     variables: dict = {}
-    exec(code, variables)
-    assert isinstance(variables["result"], Result)
+    for code in blocks:
+        exec(code, variables)
+    assert len(blocks) == 2 and isinstance(variables["result"], Result)
+    assert len(variables["cells"]) == len(list(folder.rglob("seed*.json")))
 
 
 def with_values(file, **values):
