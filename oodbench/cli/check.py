@@ -10,7 +10,7 @@ from tabulate import tabulate
 from oodbench.errors import UserError
 from oodbench.report import comparison, reported
 from oodbench.report.comparison import Verdict
-from oodbench.report.reported import SHOWN
+from oodbench.report.numbers import SHOWN
 from oodbench.results.folder import read_folder
 from oodbench.results.result import Result
 

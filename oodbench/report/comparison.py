@@ -13,8 +13,9 @@ from oodbench.config.cards import folder
 from oodbench.config.schema import Document
 from oodbench.errors import UserError
 from oodbench.report import layouts
-from oodbench.report.reported import SHOWN
-from oodbench.report.tables import Cell, Row, Runs, Table, by_suite, last_runs
+from oodbench.report.cells import Cell, Runs, last_runs
+from oodbench.report.numbers import SHOWN
+from oodbench.report.tables import Row, Table, by_suite
 from oodbench.results.result import Result
 from oodbench.results.selection import by_protocol, select
 

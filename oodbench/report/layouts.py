@@ -13,19 +13,15 @@ from oodbench.config.schema import values_of
 from oodbench.config.suite import NONE
 from oodbench.errors import UserError, unknown
 from oodbench.report import reported as reference
-from oodbench.report.reported import OUT_SHARE, SHOWN, Number, ReportedRow, ReportedTable
+from oodbench.report.cells import Cell, average, last_runs, mark_best, measured, summary
+from oodbench.report.numbers import OUT_SHARE, SHOWN, Number
+from oodbench.report.reported import ReportedRow, ReportedTable
 from oodbench.report.tables import (
     DEFAULT_METRICS,
-    Cell,
     Row,
     Table,
-    average,
     by_suite,
     checked_seeds,
-    last_runs,
-    mark_best,
-    measured,
-    summary,
 )
 from oodbench.report.tables import build as own_tables
 from oodbench.results.metrics import Metric

@@ -12,7 +12,7 @@ from typing import Any
 from tabulate import tabulate
 
 from oodbench.errors import unknown
-from oodbench.report.reported import OUT_SHARE
+from oodbench.report.numbers import OUT_SHARE
 from oodbench.report.tables import Cell, Figure, Line, Row, Table, plain
 from oodbench.results.metrics import Metric
 

@@ -9,7 +9,7 @@ from oodbench.cli import _parser
 from oodbench.config.registry import Registry
 from oodbench.config.suite import load, suite_files
 from oodbench.errors import UserError
-from oodbench.report import reported
+from oodbench.report import doubts, numbers, reported
 from oodbench.report.comparison import tolerances
 
 PAPER = reported.paper()
@@ -34,7 +34,7 @@ def find(table, label, metric, column=0, group=None, source=PAPER):
 
 
 def number(metric, value, **fields):
-    plain = reported.Number("us", "t", "Table 1", "s", ("a",), ("m",), metric, value, None, 2, "p", 1, "")
+    plain = numbers.Number("us", "t", "Table 1", "s", ("a",), ("m",), metric, value, None, 2, "p", 1, "")
     return replace(plain, **fields)
 
 
@@ -74,7 +74,7 @@ def test_every_flag_has_a_reason_and_marks_something():
     flags = [(name, flag) for name, table in PAPER.source.tables.items() for flag in table.flags]
     assert len(flags) == 11
     for name, flag in flags:
-        hit = [n for row in PAPER.numbers[name] for n in row if reported.Mark(flag.kind, flag.reason) in n.marks]
+        hit = [n for row in PAPER.numbers[name] for n in row if numbers.Mark(flag.kind, flag.reason) in n.marks]
         assert len(flag.reason) > 10 and hit
 
 
@@ -93,14 +93,14 @@ def test_copied_and_doubtful_numbers_are_suspect():
 
 def test_the_bounds_are_the_areas_of_two_rectangles():
     # FPR 20 %: the curve passes (5, 80). Least: 95 wide, 80 high. Most: 5 wide, 80 high, and 95 wide, 100 high.
-    assert reported.auroc_bounds(20) == (pytest.approx(76), pytest.approx(99))
-    assert reported.auroc_bounds(20, rounding=1) == (pytest.approx(0.95 * 79), pytest.approx(100 - 0.05 * 19))
+    assert doubts.auroc_bounds(20) == (pytest.approx(76), pytest.approx(99))
+    assert doubts.auroc_bounds(20, rounding=1) == (pytest.approx(0.95 * 79), pytest.approx(100 - 0.05 * 19))
 
 
 def test_one_pair_of_the_paper_cannot_be():
     place = ("main", "energy-oe", "lsun-c")
     assert marked(PAPER.all, "impossible") == {(*place, "fpr95"), (*place, "auroc")}
-    ((fpr, auroc, mark),) = reported.impossible_pairs(PAPER.all)
+    ((fpr, auroc, mark),) = doubts.impossible_pairs(PAPER.all)
     assert (fpr.value, auroc.value) == (2.33, 99.93) and fpr.is_doubtful and auroc.is_doubtful
     assert str(mark) == "impossible: AUROC 99.93 with FPR 2.33 cannot be, at most 99.88 can"
 
@@ -111,19 +111,19 @@ def test_one_pair_of_the_paper_cannot_be():
 )
 def test_impossible_pairs_are_found_among_any_numbers(fpr, auroc, possible):
     pair = [number("fpr95", fpr, decimals=6), number("auroc", auroc, decimals=6)]
-    assert (reported.impossible_pairs(pair) == []) is possible
+    assert (doubts.impossible_pairs(pair) == []) is possible
 
 
 def test_rounding_alone_makes_no_pair_impossible():
     # FPR of 19.995 would allow 99.00025, and 99.005 may have been 99.0001.
     pair = [number("fpr95", 20.0), number("auroc", 99.005)]
-    assert reported.impossible_pairs(pair) == []
-    assert len(reported.impossible_pairs([pair[0], number("auroc", 99.01)])) == 1
+    assert doubts.impossible_pairs(pair) == []
+    assert len(doubts.impossible_pairs([pair[0], number("auroc", 99.01)])) == 1
 
 
 def test_numbers_of_different_rows_make_no_pair():
-    assert reported.impossible_pairs([number("fpr95", 50), number("auroc", 100, methods=("other",))]) == []
-    assert reported.impossible_pairs([number("fpr95", 50), number("auroc", 100, settings=("b",))]) == []
+    assert doubts.impossible_pairs([number("fpr95", 50), number("auroc", 100, methods=("other",))]) == []
+    assert doubts.impossible_pairs([number("fpr95", 50), number("auroc", 100, settings=("b",))]) == []
 
 
 def test_tables_that_disagree_are_marked_wherever_the_cell_stands():
@@ -141,8 +141,8 @@ def test_tables_that_disagree_are_marked_wherever_the_cell_stands():
 
 def test_rounding_alone_is_no_conflict():
     fine, coarse = number("id_acc", 83.75), number("id_acc", 83.8, decimals=1, printed_in="Table 2")
-    assert reported.conflicts([fine, coarse]) == []
-    ((numbers, mark),) = reported.conflicts([fine, replace(coarse, value=83.9)])
+    assert doubts.conflicts([fine, coarse]) == []
+    ((numbers, mark),) = doubts.conflicts([fine, replace(coarse, value=83.9)])
     assert numbers == (fine, replace(coarse, value=83.9))
     assert mark.reason == "Table 1 prints 83.75, Table 2 prints 83.9"
 
