@@ -25,9 +25,20 @@ def config(suite="digits-c", setting=None, method="scone", display=None, group=G
     contents = contents or replace(suites.load(suite).contents, presets={}, sweeps={}, search={})
     first = suites.Suite(suite, None, None, contents).settings[0]
     ran = Setting(**{**vars(first), **(setting or {})})
-    name = method.partition(",")[0]
-    made = MethodRun(name, display or spelled(name), group, component(name, values), component("energy"))
-    return Config(contents, ran, made, contents.recipes.scratch, code={}, threads=1)
+    return Config(contents, ran, method_run(method, display, group, values), contents.recipes.scratch, {}, threads=1)
+
+
+def method_run(label, display=None, group=GROUP, values=None):
+    """`mixup+knn,knn.k=5` with the values as text; what is no pair is a trainer with energy scores."""
+    name, *words = label.split(",")
+    trainer, _, scorer = name.partition("+")
+    changed = {"trainer": {}, "scorer": {}}
+    for word in words:
+        key, _, value = word.partition("=")
+        owner, _, key = key.rpartition(".")
+        changed["scorer" if scorer and owner == scorer else "trainer"][key] = value
+    components = component(trainer, values, changed["trainer"]), component(scorer or "energy", None, changed["scorer"])
+    return MethodRun(name, display or spelled(name), group, *components)
 
 
 def a_result(suite="digits-c", method="scone", setting="unseen-digits", seed=0, *, made=None, **fields):

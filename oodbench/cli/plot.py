@@ -2,13 +2,12 @@
 
 import argparse
 import re
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from oodbench.cli.reading import read_ledger
 from oodbench.errors import UserError, unknown
 from oodbench.files import write_atomically
-from oodbench.results.folder import read_folder
 
 FIGURES = {
     "tradeoff": "OOD accuracy against FPR, all methods",
@@ -41,11 +40,7 @@ def main(given: argparse.Namespace) -> int:
     names = _names("figure", given.only, FIGURES)
     if not names:
         raise UserError(f"--only names no figure; choose from: {', '.join(FIGURES)}")
-    found, problems = read_folder(folder)
-    for path, reason in problems.items():
-        print(f"oodbench: skipped {path}: {reason}", file=sys.stderr)
-    if not found:
-        raise UserError(f"no results in '{folder}'; run some with: oodbench run --suite digits-c --results {folder}")
+    found = read_ledger(folder).results
     methods = _names("method of these results", given.methods, {r.method for r in found})
     settings = {r.setting for r in found}
     for setting in given.setting:

@@ -213,23 +213,17 @@ class Suite:
 
     def setting(self, text: str) -> Setting:
         """`unseen-digits`, or `unseen-digits,covariate=blur,severity=5`."""
-        types = {f.name: f.type for f in dataclasses.fields(Setting)}
-        values: dict[str, Any] = {}
-        for word in text.split(","):
-            key, equals, value = (part.strip() for part in word.partition("="))
-            if not equals:
-                key, value = "semantic", key
-            if key not in types:
-                raise unknown("part of a setting", key, types)
-            values[key] = parse(value, types[key], ("setting", key))
-        if "semantic" not in values:
-            values["semantic"] = self.settings[0].semantic
-        setting = self._complete(Column(**values))
+        setting = self.read_setting(text)
         try:
             check_setting(setting, self.contents)
         except Misfit as error:
             raise UserError(error.message) from None
         return setting
+
+    def read_setting(self, text: str) -> Setting:
+        """The setting that a text means here, whether or not this suite has such sets."""
+        values = {"semantic": self.settings[0].semantic, **setting_values(text)}
+        return self._complete(Column(**values))
 
     def with_value(self, section: str, key: str, text: str) -> "Suite":
         """`--set recipe.epochs=3`: one value of both recipes changed; or of `id`, `splits`, the network's options."""
@@ -320,6 +314,20 @@ def _name_of_folder(word: str, taken: Mapping[str, Source | None]) -> str:
     name = re.sub(r"[^\w.+-]", "_", path.resolve().name.split(".")[0]).lstrip("_.+-") or "folder"
     names = itertools.chain([name, f"folder-{name}"], (f"folder-{name}-{i}" for i in itertools.count(2)))
     return next(each for each in names if each not in taken or taken[each] == Source(word))
+
+
+def setting_values(text: str) -> dict[str, Any]:
+    """What the text of a setting says, by key: `svhn,pi_c=0.1` a semantic set and a share."""
+    types = {f.name: f.type for f in dataclasses.fields(Setting)}
+    values: dict[str, Any] = {}
+    for word in text.split(","):
+        key, equals, value = (part.strip() for part in word.partition("="))
+        if not equals:
+            key, value = "semantic", key
+        if key not in types:
+            raise unknown("part of a setting", key, types)
+        values[key] = parse(value, types[key], ("setting", key))
+    return values
 
 
 def suite_files() -> dict[str, Path]:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from oodbench.report.numbers import Number
-from oodbench.results import selection as model_selection
+from oodbench.results.measurement import Measurement, Runs
 from oodbench.results.metrics import Metric
-from oodbench.results.result import Result
 
 LONGEST_NOTE = 200  # characters of an error message under a table; the result file has all of it
 
@@ -36,48 +35,39 @@ class Cell:
 
     @property
     def difference(self) -> float | None:
-        """To what is reported, in points."""
-        return None if self.mean is None or not self.reported else 100 * self.mean - self.reported[0].value
+        """To what is reported, as that is printed."""
+        return None if self.mean is None or not self.reported else (100 * self.mean - self.reported[0].percent) / 100
 
 
-@dataclass(frozen=True)
-class Runs:
-    """One method in one setting, in the configuration that was run last."""
-
-    ok: list[Result]
-    notes: list[str]
-
-
-def last_runs(results: list[Result], seeds: int | None = None) -> Runs:
-    """Of results in the order they were written; `seeds` keeps that many of the lowest."""
-    variant = results[-1].variant
-    newest = {r.seed: r for r in results if r.variant == variant}
-    kept = [newest[seed] for seed in sorted(newest)[:seeds]]
-    ok = [r for r in kept if r.status == "ok"]
-    failed: dict[str, list[Result]] = {}
-    for r in kept:
-        if r.status != "ok":
-            failed.setdefault(_cut(r.error or "no message"), []).append(r)
-    notes = [f"failed: {error} ({_seeds(rs)})" for error, rs in failed.items()]
-    if ok and failed:
-        notes.insert(0, f"only {_seeds(ok)}")
-    incomplete = [r for r in ok if model_selection.is_selected(r) and r.notes["selection"]["passed_over"]]
+def notes_of(runs: Runs) -> list[str]:
+    """What a reader must know about the runs, whichever metric they are shown by."""
+    notes = failures(runs)
+    if runs.ok and runs.failed:
+        notes.insert(0, f"only {_seeds(runs.ok)}")
+    incomplete = [each for each in runs.ok if each.choice is not None and each.choice.passed_over]
     if incomplete:
         notes.append(f"selected without draws that failed or lack pairs ({_seeds(incomplete)})")
-    left_out = sum(r.variant != variant for r in results)
-    if left_out:
-        notes.append(f"{left_out} result file{'s' * (left_out > 1)} of other configurations left out")
-    return Runs(ok, notes)
+    if runs.left_out:
+        notes.append(f"{runs.left_out} result file{'s' * (runs.left_out > 1)} of other configurations left out")
+    return notes
+
+
+def failures(runs: Runs) -> list[str]:
+    """Why runs failed, and under which seeds."""
+    reasons: dict[str, list[Measurement]] = {}
+    for each in runs.failed:
+        reasons.setdefault(_cut(each.problem or ""), []).append(each)
+    return [f"failed: {reason} ({_seeds(some)})" for reason, some in reasons.items()]
 
 
 def measured(runs: Runs, metric: Metric) -> Cell:
-    recorded = {r.seed: float(r.metrics.get(metric.name, math.nan)) for r in runs.ok}
-    lacking = [r for r in runs.ok if not math.isfinite(recorded[r.seed])]
-    notes = list(runs.notes)
-    earlier = [r for r in lacking if model_selection.is_selected(r) and not r.notes["selection"]["is_last"]]
+    recorded = {each.seed: float(each.metrics.get(metric.name, math.nan)) for each in runs.ok}
+    lacking = [each for each in runs.ok if not math.isfinite(recorded[each.seed])]
+    notes = notes_of(runs)
+    earlier = [each for each in lacking if each.choice is not None and not each.choice.is_last]
     if earlier:
         notes.append(f"{metric.title} is known at the last checkpoint, and an earlier one selected ({_seeds(earlier)})")
-    unknown_why = [r for r in lacking if r not in earlier]
+    unknown_why = [each for each in lacking if each not in earlier]
     if unknown_why:
         notes.append(f"{metric.title} not recorded ({_seeds(unknown_why)})")
     return summary([value for value in recorded.values() if math.isfinite(value)], notes)
@@ -87,7 +77,7 @@ def average(columns: Sequence[Runs], metric: Metric) -> Cell:
     """Of several settings, taken for each seed that all of them have and then over seeds."""
     by_seed = [{r.seed: r.metrics[metric.name] for r in runs.ok if metric.name in r.metrics} for runs in columns]
     seeds = sorted(set.intersection(*map(set, by_seed)))
-    notes = dict.fromkeys(note for runs in columns for note in runs.notes)
+    notes = dict.fromkeys(note for runs in columns for note in notes_of(runs))
     return summary([sum(values[seed] for values in by_seed) / len(by_seed) for seed in seeds], list(notes))
 
 
@@ -109,8 +99,8 @@ def mark_best(grid: list[list[Cell]], metrics: Sequence[Metric]) -> None:
                     cells[column] = replace(cells[column], best=True)
 
 
-def _seeds(results: list[Result]) -> str:
-    return ("seed " if len(results) == 1 else "seeds ") + ", ".join(str(r.seed) for r in results)
+def _seeds(some: list[Measurement]) -> str:
+    return ("seed " if len(some) == 1 else "seeds ") + ", ".join(str(each.seed) for each in some)
 
 
 def _cut(text: str) -> str:

@@ -32,22 +32,31 @@ class Number:
     settings: tuple[str, ...]  # several: their average
     methods: tuple[str, ...]  # any of these names is this row
     metric: str
-    value: float
+    value: float  # a rate, as the error is
     error: float | None
-    decimals: int
+    decimals: int  # of the percentage that is printed
     protocol: str
     runs: int
-    selected_on: str
+    selection: str
     marks: tuple[Mark, ...] = ()
 
     @property
+    def percent(self) -> float:
+        """The very number that is printed."""
+        return round(100 * self.value, self.decimals)
+
+    @property
     def text(self) -> str:
-        return f"{self.value:.{self.decimals}f}"
+        return f"{self.percent:.{self.decimals}f}"
+
+    @property
+    def error_text(self) -> str:
+        return "" if self.error is None else str(round(100 * self.error, self.decimals))
 
     @property
     def rounding(self) -> float:
         """How far the printed figure may be from the one that was measured."""
-        return 0.5 * 10**-self.decimals
+        return 0.5 * 10 ** -(self.decimals + 2)
 
     @property
     def is_doubtful(self) -> bool:

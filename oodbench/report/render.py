@@ -13,7 +13,7 @@ from tabulate import tabulate
 
 from oodbench.errors import unknown
 from oodbench.report.numbers import OUT_SHARE
-from oodbench.report.tables import Cell, Figure, Line, Row, Table, plain
+from oodbench.report.tables import Cell, Entry, PrintedRow, Row, Table, plain
 from oodbench.results.metrics import Metric
 
 COLUMNS = ("suite", "setting", "group", "method", "metric", "mean", "standard_error", "seeds", "note")
@@ -61,10 +61,8 @@ def _reported(cell: Cell) -> dict[str, Any]:
     if not cell.reported:
         return dict.fromkeys(REPORTED)
     first = cell.reported[0]
-    value, error = (None if n is None else round(n / 100, first.decimals + 2) for n in (first.value, first.error))
-    difference = None if cell.difference is None else cell.difference / 100
     marks = " ".join(dict.fromkeys(mark.kind for mark in first.marks)) or None
-    return dict(zip(REPORTED, (value, error, difference, marks, first.note or None), strict=True))
+    return dict(zip(REPORTED, (first.value, first.error, cell.difference, marks, first.note or None), strict=True))
 
 
 def _text(table: Table) -> str:
@@ -89,7 +87,7 @@ def _text(table: Table) -> str:
 def _text_block(table: Table, titles: list[str], own: slice, marks: dict[str, str]) -> str:
     """The rows under some of the columns."""
     lines = [(i, line) for i, row in enumerate(table.rows) for line in row.lines]
-    shown = [line.figures[own] for _, line in lines]
+    shown = [line.entries[own] for _, line in lines]
     columns = [_text_column([figures[c] for figures in shown], marks) for c in range(len(titles))]
     body: list[list[str]] = []
     for (i, line), *numbers in zip(lines, *columns, strict=True):
@@ -109,7 +107,7 @@ def _text_block(table: Table, titles: list[str], own: slice, marks: dict[str, st
     )
 
 
-def _text_column(figures: list[Figure], marks: dict[str, str]) -> list[str]:
+def _text_column(figures: list[Entry], marks: dict[str, str]) -> list[str]:
     """Figures line up, and so do their errors and marks."""
     width = max(len(figure.error) for figure in figures)
     tail = max(len(marks.get(figure.note, "")) for figure in figures)
@@ -148,7 +146,7 @@ def _markdown(table: Table) -> str:
     titles = [f"**{_title(m)}**" for m in table.metrics]
     lines = [(i, line) for i, row in enumerate(table.rows) for line in row.lines]
     count = len(table.settings) * len(table.metrics)
-    columns = [_markdown_column([line.figures[c] for _, line in lines], marks) for c in range(count)]
+    columns = [_markdown_column([line.entries[c] for _, line in lines], marks) for c in range(count)]
     body = [[*[""] * len(first), *titles * len(table.settings)]]
     for (i, line), *numbers in zip(lines, *columns, strict=True):
         if line.is_measured and table.opens_group(i) and table.rows[i].group:
@@ -171,7 +169,7 @@ def _markdown_line(cells: Sequence[str], widths: list[int], heads: int) -> str:
     return f"| {' | '.join(padded)} |"
 
 
-def _markdown_column(figures: list[Figure], marks: dict[str, str]) -> list[str]:
+def _markdown_column(figures: list[Entry], marks: dict[str, str]) -> list[str]:
     """Spaces stand where other figures have stars or a mark, so that they line up on a terminal."""
     stars = "  " if any(figure.best for figure in figures) else ""
     tail = max(len(marks.get(figure.note, "")) for figure in figures)
@@ -266,14 +264,14 @@ def _latex_tabular(table: Table, columns: int) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
-def _latex_line(line: Line, marks: dict[str, str]) -> str:
+def _latex_line(line: PrintedRow, marks: dict[str, str]) -> str:
     heads = [_latex_text(head) for head in line.heads]
     if not line.is_measured:
         heads = [rf"\quad\emph{{{head}}}" if head else "" for head in heads]
-    return " & ".join([*heads, *(_latex_figure(figure, marks) for figure in line.figures)]) + r" \\"
+    return " & ".join([*heads, *(_latex_figure(figure, marks) for figure in line.entries)]) + r" \\"
 
 
-def _latex_figure(figure: Figure, marks: dict[str, str]) -> str:
+def _latex_figure(figure: Entry, marks: dict[str, str]) -> str:
     text = "--" if figure.text == "–" else _latex_text(figure.text)
     text = rf"\textbf{{{text}}}" if figure.best else text
     error = rf"$_{{\pm {figure.error}}}$" if figure.error else ""

@@ -1,9 +1,10 @@
-"""Numbers that papers report, as data: `benchmarks/reported/`. Knows nothing of results; numbers are in percent here.
+"""Numbers that papers report, as data: a file in `benchmarks/reported/` for every source. Knows nothing of results.
 
-What is wrong with a number comes along as marks. Flags of the files are one kind; the others follow from the numbers
-themselves: pairs that cannot be, and tables of one paper that disagree.
+Files are in percent, as papers are; what comes out is rates. What is wrong with a number comes along as marks: flags of
+the files, and what `doubts` computes. A layout is a table of a source: `main` of the paper, `domainbed:pacs` of others.
 """
 
+import re
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
@@ -12,10 +13,13 @@ from typing import Literal
 
 from oodbench.config.cards import folder
 from oodbench.config.schema import Document, Misfit, Place
+from oodbench.errors import unknown
 from oodbench.report.doubts import computed_marks
 from oodbench.report.numbers import SHOWN, Mark, Number
+from oodbench.results.selection import RULES, TRAINING_DOMAIN
 
-PAPER, OTHERS = "scone.yaml", ("domainbed.yaml",)
+PAPER = "scone"  # the source whose layouts need no prefix
+ALIASES = {"paper": PAPER}
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Selection:
+class Ablation:
     """Which method tried every value of a hyperparameter, and so knows out% of each."""
 
     method: str
@@ -80,11 +84,11 @@ class ReportedTable:
     heads: list[str] = field(default_factory=lambda: ["Method"])  # two: the name of the group is the first
     best: bool = False  # whether the best of a column is worth marking
     decimals: int = 2
-    selected_on: str = ""  # whose images chose the models, where that makes two tables of the same cells
+    selection: str = TRAINING_DOMAIN  # the rule that chose the models, where that makes two tables of the same cells
     notes: list[str] = field(default_factory=list)
     reported_notes: list[str] = field(default_factory=list)  # shown with the reported numbers alone
     flags: list[Flag] = field(default_factory=list)
-    selection: Selection | None = None
+    ablation: Ablation | None = None
     trainer: dict[str, str] = field(default_factory=dict)  # values that a trainer with such hyperparameters must have
 
     @property
@@ -100,12 +104,14 @@ class Source:
     source: str
     provenance: str
     tables: dict[str, ReportedTable]
+    quotes: list[str] = field(default_factory=list)  # other sources whose numbers it repeats
 
 
 @dataclass(frozen=True)
 class Reference:
     """A validated file: its tables, and its numbers by table, row and column."""
 
+    name: str
     source: Source
     numbers: dict[str, list[list[Number]]]
 
@@ -113,14 +119,72 @@ class Reference:
     def all(self) -> list[Number]:
         return [number for rows in self.numbers.values() for row in rows for number in row]
 
+    @property
+    def layouts(self) -> list[str]:
+        """What its tables are called on the command line."""
+        return [_layout_name(self.name, table) for table in self.source.tables]
 
-def paper() -> Reference:
-    return load(folder("benchmarks") / "reported" / PAPER)
+    @property
+    def quoted(self) -> "list[Reference]":
+        return [reference(name) for name in self.source.quotes]
 
 
-def others() -> list[Reference]:
-    """Who else reports numbers of the paper's tables."""
-    return [load(folder("benchmarks") / "reported" / name) for name in OTHERS]
+@dataclass(frozen=True)
+class Layout:
+    """A table of a source."""
+
+    name: str
+    reference: Reference
+    table: ReportedTable
+    numbers: list[list[Number]]
+
+    @property
+    def printed_in(self) -> str:
+        number = f"Table {self.table.number}" if self.table.number else "a table"
+        return f"{number} of {self.reference.source.label}"
+
+
+def source_files() -> dict[str, Path]:
+    return {path.stem: path for path in sorted((folder("benchmarks") / "reported").glob("*.yaml"))}
+
+
+def source_names() -> list[str]:
+    """What `--against` calls them."""
+    return [*ALIASES, *source_files()]
+
+
+def reference(name: str) -> Reference:
+    """A source by its name or an alias."""
+    files = source_files()
+    if name not in source_names():
+        raise unknown("source of reported numbers", name, source_names())
+    return load(files[ALIASES.get(name, name)])
+
+
+def layout_names() -> list[str]:
+    """Of all sources, the paper's first; read as text, since a command's help waits for it."""
+    files = source_files()
+    return [
+        _layout_name(name, table)
+        for name in sorted(files, key=lambda name: (name != PAPER, name))
+        for table in _tables_in(files[name].read_text(encoding="utf-8"))
+    ]
+
+
+def _tables_in(text: str) -> list[str]:
+    return re.findall(r"^  ([\w-]+):$", text.partition("\ntables:\n")[2], re.MULTILINE)
+
+
+def _layout_name(source: str, table: str) -> str:
+    return table if source == PAPER else f"{source}:{table}"
+
+
+def layout(name: str) -> Layout:
+    if name not in layout_names():
+        raise unknown("layout", name, layout_names())
+    source, _, table = name.rpartition(":")
+    owner = reference(source or PAPER)
+    return Layout(name, owner, owner.source.tables[table], owner.numbers[table])
 
 
 @cache
@@ -138,7 +202,7 @@ def load(path: Path) -> Reference:
         name: [[replace(n, marks=n.marks + computed.get(n, ())) for n in row] for row in rows]
         for name, rows in numbers.items()
     }
-    return Reference(source, marked)
+    return Reference(path.stem, source, marked)
 
 
 def _check(table: ReportedTable) -> None:
@@ -146,6 +210,8 @@ def _check(table: ReportedTable) -> None:
     for i, metric in enumerate(table.metrics):
         if metric not in SHOWN:
             raise Misfit(("metrics", i), f"unknown metric '{metric}'; known: {', '.join(SHOWN)}")
+    if table.selection not in RULES:
+        raise Misfit(("selection",), str(unknown("selection", table.selection, RULES)))
     width = len(table.columns) * len(table.metrics)
     keys: dict[str, int] = {}
     for i, group in enumerate(table.groups):
@@ -173,7 +239,7 @@ def _check(table: ReportedTable) -> None:
 
 
 def _numbers(label: str, name: str, table: ReportedTable) -> list[list[Number]]:
-    found = []
+    numbers = []
     for group, row in table.rows:
         line = []
         errors = row.errors or [None] * len(row.numbers)
@@ -186,6 +252,7 @@ def _numbers(label: str, name: str, table: ReportedTable) -> list[list[Number]]:
                 and (not flag.columns or column.title in flag.columns)
                 and (not flag.metrics or metric in flag.metrics)
             ]
+            decimals = max(table.decimals, len(repr(value).partition(".")[2]))
             number = Number(
                 label=label,
                 table=name,
@@ -194,14 +261,14 @@ def _numbers(label: str, name: str, table: ReportedTable) -> list[list[Number]]:
                 settings=tuple(row.settings or column.settings),
                 methods=tuple(row.methods),
                 metric=metric,
-                value=value,
-                error=error,
-                decimals=max(table.decimals, len(repr(value).partition(".")[2])),
+                value=round(value / 100, decimals + 2),
+                error=None if error is None else round(error / 100, decimals + 2),
+                decimals=decimals,
                 protocol=row.protocol or table.protocol,
                 runs=row.runs,
-                selected_on=table.selected_on,
+                selection=table.selection,
                 marks=tuple(marks),
             )
             line.append(number)
-        found.append(line)
-    return found
+        numbers.append(line)
+    return numbers
