@@ -105,7 +105,4 @@ def _block(verdicts: list[Verdict]) -> str:
 
 
 def _shown(verdict: Verdict) -> str:
-    if verdict.difference is None:
-        return verdict.status
-    points = round(100 * verdict.difference, 2) + 0.0  # never -0.00
-    return f"{verdict.status} {points:+.2f}"
+    return f"{verdict.status} {verdict.points}".strip()

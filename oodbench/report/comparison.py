@@ -87,12 +87,17 @@ class Verdict:
     def difference(self) -> float | None:
         return None if self.measured is None or self.expected is None else self.measured - self.expected
 
+    @property
+    def points(self) -> str:
+        """The difference in percent; one that rounds to nothing is +0.00."""
+        return "" if self.difference is None else f"{round(100 * self.difference, 2) + 0.0:+.2f}"
+
     def __str__(self) -> str:
         place = " / ".join(filter(None, [self.suite, self.table, self.setting, self.row, SHOWN[self.metric].title]))
         if self.difference is None or self.tolerance is None:
             return f"{place}: {self.note}"
-        shown = [100 * rate for rate in (self.measured or 0.0, self.expected or 0.0, self.tolerance, self.difference)]
-        text = "{:.2f}, expected {:.2f} within {:.2f}, off by {:+.2f}".format(*shown)
+        shown = [100 * rate for rate in (self.measured or 0.0, self.expected or 0.0, self.tolerance)]
+        text = "{:.2f}, expected {:.2f} within {:.2f}".format(*shown) + f", off by {self.points}"
         return f"{place}: {text}" + (f" ({self.note})" if self.note else "")
 
 

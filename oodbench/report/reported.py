@@ -18,8 +18,7 @@ from oodbench.report.doubts import computed_marks
 from oodbench.report.numbers import SHOWN, Mark, Number
 from oodbench.results.selection import RULES, TRAINING_DOMAIN
 
-PAPER = "scone"  # the source whose layouts need no prefix
-ALIASES = {"paper": PAPER}
+PAPER = "paper"  # what the source is also called whose layouts need no prefix
 
 
 @dataclass(frozen=True)
@@ -104,6 +103,7 @@ class Source:
     source: str
     provenance: str
     tables: dict[str, ReportedTable]
+    also: str = ""  # another word for it
     quotes: list[str] = field(default_factory=list)  # other sources whose numbers it repeats
 
 
@@ -122,7 +122,7 @@ class Reference:
     @property
     def layouts(self) -> list[str]:
         """What its tables are called on the command line."""
-        return [_layout_name(self.name, table) for table in self.source.tables]
+        return [_layout_name(self.name, self.source.also, table) for table in self.source.tables]
 
     @property
     def quoted(self) -> "list[Reference]":
@@ -144,39 +144,43 @@ class Layout:
         return f"{number} of {self.reference.source.label}"
 
 
+@cache
 def source_files() -> dict[str, Path]:
     return {path.stem: path for path in sorted((folder("benchmarks") / "reported").glob("*.yaml"))}
 
 
 def source_names() -> list[str]:
     """What `--against` calls them."""
-    return [*ALIASES, *source_files()]
+    return [*_aliases(), *source_files()]
+
+
+@cache
+def _aliases() -> dict[str, str]:
+    """Other words for sources; read as text, since a command's help waits for them."""
+    words = {name: re.search(r"^also: (\S+)", path.read_text("utf-8"), re.M) for name, path in source_files().items()}
+    return {word[1]: name for name, word in words.items() if word is not None}
 
 
 def reference(name: str) -> Reference:
-    """A source by its name or an alias."""
-    files = source_files()
+    """A source by its name or another word for it."""
     if name not in source_names():
         raise unknown("source of reported numbers", name, source_names())
-    return load(files[ALIASES.get(name, name)])
+    return load(source_files()[_aliases().get(name, name)])
 
 
+@cache
 def layout_names() -> list[str]:
-    """Of all sources, the paper's first; read as text, since a command's help waits for it."""
-    files = source_files()
+    """Of all sources, the paper's first; read as text too."""
+    paper = _aliases()[PAPER]
     return [
-        _layout_name(name, table)
-        for name in sorted(files, key=lambda name: (name != PAPER, name))
-        for table in _tables_in(files[name].read_text(encoding="utf-8"))
+        _layout_name(name, PAPER if name == paper else "", table)
+        for name, path in sorted(source_files().items(), key=lambda file: file[0] != paper)
+        for table in re.findall(r"^  ([\w-]+):$", path.read_text(encoding="utf-8").partition("\ntables:\n")[2], re.M)
     ]
 
 
-def _tables_in(text: str) -> list[str]:
-    return re.findall(r"^  ([\w-]+):$", text.partition("\ntables:\n")[2], re.MULTILINE)
-
-
-def _layout_name(source: str, table: str) -> str:
-    return table if source == PAPER else f"{source}:{table}"
+def _layout_name(source: str, also: str, table: str) -> str:
+    return table if also == PAPER else f"{source}:{table}"
 
 
 def layout(name: str) -> Layout:
