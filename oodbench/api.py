@@ -83,7 +83,7 @@ def table(
     seeds: Literal["all"] | int = "all",
     layout: str | None = None,
     reported: bool = False,
-    selection: str = TRAINING_DOMAIN,
+    selection: str | None = None,
 ) -> str:
     """What `oodbench table` prints."""
     return render.render(layouts.assemble(read_results(folder), metrics, seeds, layout, reported, selection), format)
