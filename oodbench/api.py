@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from oodbench.report import layouts, render
 from oodbench.results import result as ledger
+from oodbench.results.folder import read_folder
 from oodbench.results.selection import TRAINING_DOMAIN
 from oodbench.running.reporting import Silent
 from oodbench.running.request import DEFAULT_SUITE, request
@@ -53,7 +54,7 @@ def run(
 
 def read_results(folder: str | Path = "results") -> "list[Result]":
     """Every readable result below a folder."""
-    return ledger.read_folder(Path(folder))[0]
+    return read_folder(Path(folder))[0]
 
 
 def table(
@@ -63,7 +64,7 @@ def table(
     seeds: Literal["all"] | int = "all",
     layout: str | None = None,
     reported: bool = False,
-    selection: str = TRAINING_DOMAIN,
+    selection: str | None = None,
 ) -> str:
     """What `oodbench table` prints; `format` is one of `oodbench.report.render.FORMATS`."""
     return render.render(layouts.assemble(read_results(folder), metrics, seeds, layout, reported, selection), format)

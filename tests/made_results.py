@@ -27,9 +27,21 @@ def config(
     contents = contents or replace(suites.load(suite).contents, presets={}, sweeps={}, search={})
     first = suites.Suite(suite, None, None, contents).settings[0]
     ran = Setting(**{**vars(first), **(setting or {})})
-    name = method.partition(",")[0]
-    made = MethodRun(name, display or spelled(name), group, component(name, values, changed), component("energy"))
-    return Config(contents, ran, made, contents.recipes.scratch, code={}, threads=1)
+    run = method_run(method, display, group, values, changed)
+    return Config(contents, ran, run, contents.recipes.scratch, {}, threads=1)
+
+
+def method_run(label, display=None, group=GROUP, values=None, changed=None):
+    """`mixup+knn,knn.k=5` with the values as text; what is no pair is a trainer with energy scores."""
+    name, *words = label.split(",")
+    trainer, _, scorer = name.partition("+")
+    stated = {"trainer": dict(changed or {}), "scorer": {}}
+    for word in words if changed is None else ():
+        key, _, value = word.partition("=")
+        owner, _, key = key.rpartition(".")
+        stated["scorer" if scorer and owner == scorer else "trainer"][key] = value
+    components = component(trainer, values, stated["trainer"]), component(scorer or "energy", None, stated["scorer"])
+    return MethodRun(name, display or spelled(name), group, *components)
 
 
 def a_result(suite="digits-c", method="scone", setting="unseen-digits", seed=0, *, made=None, **fields):

@@ -53,10 +53,10 @@ def contents(suite, semantic):
 def everything(seeds=(0,)):
     """The whole paper, every cell as it reports it."""
     cells = {}
-    for number in reported.paper().all:
+    for number in reported.reference("scone").all:
         if len(number.settings) == 1 and number.metric != "out_share":
             place = (number.suite, number.settings[0], number.methods[0])
-            cells.setdefault(place, {}).setdefault(number.metric, number.value)
+            cells.setdefault(place, {}).setdefault(number.metric, number.percent)
     found = []
     for (suite, setting, method), values in cells.items():
         words = dict(word.partition("=")[::2] for word in setting.split(",") if "=" in word)

@@ -139,7 +139,8 @@ def test_a_wheel_holds_the_package_the_methods_and_the_suites_and_nothing_else(d
     expected = {f"oodbench/{path.relative_to(package).as_posix()}" for path in package.rglob("*.py")}
     expected |= {"oodbench/identity.lock", "oodbench/py.typed", *(f"oodbench/methods/{name}" for name in METHODS)}
     expected |= {f"oodbench/benchmarks/{path.name}" for path in suite_files().values()}
-    expected |= {f"oodbench/benchmarks/reported/{path.name}" for path in (ROOT / "benchmarks/reported").glob("*.yaml")}
+    data = [path for folder in ("reported", "check") for path in (ROOT / "benchmarks" / folder).glob("*.yaml")]
+    expected |= {f"oodbench/{path.relative_to(ROOT).as_posix()}" for path in data}
     assert files == expected
     assert "oodbench = oodbench.cli:main" in entry_points and licence
 

@@ -1,20 +1,18 @@
-"""`oodbench check`: results against the paper or against other results, cell by cell."""
+"""`oodbench check`: results against what papers report or against other results, cell by cell."""
 
 import argparse
-import sys
 from collections import Counter
 from pathlib import Path
 
 from tabulate import tabulate
 
-from oodbench.errors import UserError
-from oodbench.report import comparison, reported
+from oodbench.cli.reading import read_ledger
+from oodbench.errors import UserError, unknown
+from oodbench.report import comparison
 from oodbench.report.comparison import Verdict
-from oodbench.report.reported import SHOWN
-from oodbench.results import result as ledger
-from oodbench.results.result import Result
-
-PAPER = "paper"
+from oodbench.report.numbers import SHOWN
+from oodbench.report.reported import layout, source_names
+from oodbench.results.ledger import Ledger
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,8 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against",
         required=True,
-        metavar=f"{PAPER}|DIR",
-        help="the numbers that the SCONE paper reports, or another results folder",
+        metavar="SOURCE|DIR",
+        help=f"the numbers that a paper reports: {', '.join(source_names())}; or another results folder",
     )
     parser.add_argument("--complete", action="store_true", help="fail also where a cell is missing")
     parser.add_argument(
@@ -36,15 +34,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(given: argparse.Namespace) -> int:
     """0 if nothing fails, 1 if something does."""
     folder = Path(given.folder)
-    if given.against == PAPER:
+    if given.against in source_names():
         if given.same_machine:
-            raise UserError("--same-machine is for two results folders; leave it out with --against paper")
-        verdicts = comparison.with_paper(_read(folder))
+            raise UserError(f"--same-machine is for two results folders; leave it out with --against {given.against}")
+        verdicts = comparison.with_source(read_ledger(folder), given.against)
     else:
         other = Path(given.against)
+        if not other.exists() and other.name == given.against:
+            raise unknown("source or results folder", given.against, source_names())
         if folder.resolve() == other.resolve():
             raise UserError(f"'{folder}' is compared with itself; name another folder after --against")
-        ours, theirs = _outside(_read(folder), other, folder), _outside(_read(other), folder, other)
+        ours = _outside(read_ledger(folder), other, folder)
+        theirs = _outside(read_ledger(other), folder, other)
         verdicts = comparison.with_results(ours, theirs, given.same_machine)
         _print_rest(ours, verdicts)
     _print(verdicts)
@@ -53,23 +54,14 @@ def main(given: argparse.Namespace) -> int:
     return 1 if counts["FAIL"] or (given.complete and counts["missing"]) else 0
 
 
-def _read(folder: Path) -> list[Result]:
-    found, problems = ledger.read_folder(folder)
-    for path, problem in problems.items():
-        print(f"oodbench: skipped '{path}': {problem}", file=sys.stderr)
-    if not found:
-        raise UserError(f"there are no results in '{folder}'; make some with: oodbench run --results {folder}")
-    return found
-
-
-def _outside(results: list[Result], inner: Path, outer: Path) -> list[Result]:
-    """Without those of the other folder, if that lies within this one."""
+def _outside(ledger: Ledger, inner: Path, outer: Path) -> Ledger:
+    """Without the results of the other folder, if that lies within this one."""
     if not inner.resolve().is_relative_to(outer.resolve()):
-        return results
-    kept = [r for r in results if r.path and not r.path.resolve().is_relative_to(inner.resolve())]
-    if not kept:
+        return ledger
+    rest = ledger.filtered(lambda each: not (each.path and each.path.resolve().is_relative_to(inner.resolve())))
+    if not rest.results:
         raise UserError(f"'{outer}' holds no results but those of '{inner}'; name another folder")
-    return kept
+    return rest
 
 
 def _print(verdicts: list[Verdict]) -> None:
@@ -77,22 +69,22 @@ def _print(verdicts: list[Verdict]) -> None:
     blocks: dict[tuple[str, str], list[Verdict]] = {}
     for verdict in verdicts:
         blocks.setdefault((verdict.suite, verdict.table), []).append(verdict)
-    for (suite, table), found in blocks.items():
+    for (suite, table), own in blocks.items():
         title = " ".join(filter(None, [suite, table]))
-        if all(verdict.status == "missing" for verdict in found):
-            hint = f"; make them with: {reported.paper().source.tables[table].run}" if table else ""
-            print(f"{title}: {len(found)} cells missing{hint}\n")
+        if all(verdict.status == "missing" for verdict in own):
+            hint = f"; make them with: {layout(table).table.run}" if table else ""
+            print(f"{title}: {len(own)} cells missing{hint}\n")
         else:
-            print(f"{title}\n{_block(found)}\n")
+            print(f"{title}\n{_block(own)}\n")
     for status, heading in (("FAIL", "failed"), ("suspect", "suspect, not counted")):
         listed = [verdict for verdict in verdicts if verdict.status == status]
         if listed:
             print(f"{heading}:\n" + "\n".join(f"  {verdict}" for verdict in listed) + "\n")
 
 
-def _print_rest(results: list[Result], verdicts: list[Verdict]) -> None:
+def _print_rest(ledger: Ledger, verdicts: list[Verdict]) -> None:
     compared = {(verdict.suite, verdict.setting, verdict.row) for verdict in verdicts}
-    rest = {r.method for r in results if (r.suite_label, r.setting, r.method) not in compared}
+    rest = {r.method for r in ledger.results if (r.suite_label, r.setting, r.method) not in compared}
     if rest:
         print(f"with nothing to compare to in some setting: {', '.join(sorted(rest))}\n")
 
@@ -105,14 +97,12 @@ def _block(verdicts: list[Verdict]) -> str:
     body: list[list[str]] = []
     for setting in dict.fromkeys(setting for setting, _ in rows):
         body.append([setting])
-        for (own, row), found in rows.items():
+        for (own, row), cells in rows.items():
             if own == setting:
-                body.append([f"  {row}", *(_shown(found[metric]) if metric in found else "" for metric in metrics)])
+                body.append([f"  {row}", *(_shown(cells[metric]) if metric in cells else "" for metric in metrics)])
     heads = ["", *(SHOWN[metric].title for metric in metrics)]
     return tabulate(body, heads, "simple", disable_numparse=True, preserve_whitespace=True)
 
 
 def _shown(verdict: Verdict) -> str:
-    if verdict.difference is None:
-        return verdict.status
-    return f"{verdict.status} {verdict.difference:+.2f}"
+    return f"{verdict.status} {verdict.points}".strip()

@@ -103,9 +103,13 @@ def _show(given: argparse.Namespace) -> int:
     if given.severity is not None and kind != contact_sheet.ALL:
         raise UserError("--severity goes with --corruption all; a single corruption is shown at every severity")
     if kind is None:
-        settings = [setting for setting in suite.settings if not availability.lacking(suite, setting)]
+        lacking = {setting: availability.lacking(suite, setting) for setting in suite.settings}
+        settings = [setting for setting, problems in lacking.items() if not problems]
         if not settings:
-            raise UserError("; ".join(availability.lacking(suite, suite.settings[0]).values()))
+            raise UserError("; ".join(lacking[suite.settings[0]].values()))
+        for setting, problems in lacking.items():
+            for problem in [*problems.values()][:1]:
+                print(f"left out: the setting '{suite.setting_name(setting)}': {problem}")
         sheet = contact_sheet.of_parts(suite, settings, given.images, given.seed)
     elif kind == contact_sheet.ALL:
         sheet = contact_sheet.of_all_corruptions(suite, given.severity, given.images, given.seed)

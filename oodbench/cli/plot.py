@@ -2,15 +2,14 @@
 
 import argparse
 import re
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from oodbench.cli.reading import read_ledger
 from oodbench.errors import UserError, unknown
 from oodbench.files import write_atomically
 from oodbench.report import figures
 from oodbench.report.figures import FIGURES
-from oodbench.results import result as ledger
 
 COMPARED = "woods,scone"  # the pair of the paper's figures
 
@@ -38,11 +37,7 @@ def main(given: argparse.Namespace) -> int:
     names = _names("figure", given.only, FIGURES)
     if not names:
         raise UserError(f"--only names no figure; choose from: {', '.join(FIGURES)}")
-    results, problems = ledger.read_folder(folder)
-    for path, reason in problems.items():
-        print(f"oodbench: skipped {path}: {reason}", file=sys.stderr)
-    if not results:
-        raise UserError(f"no results in '{folder}'; run some with: oodbench run --suite digits-c --results {folder}")
+    results = read_ledger(folder).results
     methods = _names("method of these results", given.methods, {r.method for r in results})
     settings = {r.setting for r in results}
     for setting in given.setting:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodbench.cli.progress import Lines, Terminal, duration, outcome, training_name
-from oodbench.cli.table import report_problems
+from oodbench.cli.reading import report_problems
 from oodbench.errors import UserError
 from oodbench.files import write_text
 from oodbench.report import render, tables
-from oodbench.results.result import read_folder
+from oodbench.results.folder import read_folder
 from oodbench.results.selection import TRAINING_DOMAIN
 from oodbench.running import request as requests
 from oodbench.running.plan import plan

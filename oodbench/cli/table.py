@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Literal
 
 from oodbench.cli.parser import one_of
+from oodbench.cli.reading import read_ledger
 from oodbench.errors import UserError, unknown
 from oodbench.report import layouts, render, tables
-from oodbench.results import result as ledger
 from oodbench.results.metrics import METRICS
 from oodbench.results.selection import RULES, TRAINING_DOMAIN
 
@@ -31,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--layout",
         metavar="L",
-        help="a table of the paper: main, additional, mnist, margin, validation, ratio, corruption, imagenet, pacs or "
-        "pacs-ood; auto: those that DIR has results for (default: a layout of our own for every suite)",
+        help=f"a table of a paper: {', '.join(layouts.names()[:-1])}; {layouts.AUTO}: those of the SCONE paper that "
+        "DIR has results for (default: a layout of our own for every suite)",
     )
     parser.add_argument(
         "--selection",
@@ -40,29 +40,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help=f"what chooses checkpoints where domains are held out: {', '.join(RULES)} (default: {TRAINING_DOMAIN})",
     )
-    parser.add_argument("--with", dest="beside", metavar="reported", help="what the paper reports, and the difference")
+    parser.add_argument(
+        "--with", dest="beside", metavar=tables.REPORTED, help="what the paper reports, and the difference"
+    )
 
 
 def main(given: argparse.Namespace) -> int:
-    found, problems = ledger.read_folder(Path(given.folder))
-    report_problems(problems)
+    ledger = read_ledger(Path(given.folder))
     if not (given.seeds == "all" or (given.seeds.isdecimal() and int(given.seeds) > 0)):
         raise UserError(f"--seeds {given.seeds} is neither 'all' nor a number from 1; say how many seeds to average")
     seeds: int | Literal["all"] = "all" if given.seeds == "all" else int(given.seeds)
-    if given.beside not in (None, "reported"):
-        raise unknown("choice of --with", given.beside, ["reported"])
-    if given.selection is not None and not any(result.domain_accuracies for result in found):
+    if given.beside not in (None, tables.REPORTED):
+        raise unknown("choice of --with", given.beside, [tables.REPORTED])
+    if given.selection is not None and not any(result.domain_accuracies for result in ledger.results):
         print(
             "oodbench: no result here has epochs to select from; --selection changes nothing",
             file=sys.stderr,
         )
     metrics = None if given.metrics is None else [name.strip() for name in given.metrics.split(",") if name.strip()]
-    selection = given.selection or TRAINING_DOMAIN
-    built = layouts.assemble(found, metrics, seeds, given.layout, given.beside is not None, selection)
+    built = layouts.assemble(ledger, metrics, seeds, given.layout, given.beside is not None, given.selection)
     print(render.render(built, given.format), end="")
     return 0
-
-
-def report_problems(problems: dict[Path, str]) -> None:
-    for path, reason in problems.items():
-        print(f"oodbench: skipped {path}: {reason}", file=sys.stderr)

@@ -17,6 +17,8 @@ from oodbench.errors import UserError, unknown
 
 RESERVED = ("all", "recipe", "id", "splits", "network")  # they mean something else in `--methods` and `--set`
 DEFAULT_TRAINER, DEFAULT_SCORER = "erm", "energy"
+# Of the rows of a table, in the paper's order.
+GROUPS = (DETECTION, GENERALIZATION, WILD_DATA) = ("OOD detection", "OOD generalization", "Learning with wild data")
 
 
 class Registry:
@@ -175,11 +177,8 @@ class MethodSpec:
     @property
     def label(self) -> str:
         """The name with every changed hyperparameter, as folders and tables show it."""
-        words = [self.name]
-        for each in (self.trainer, self.scorer):
-            prefix = "" if each.card.name == self.name else f"{each.card.name}."
-            words += [f"{prefix}{key}={_short(value)}" for key, value in sorted(each.changed.items())]
-        return ",".join(words)
+        changed = {each.card.name: each.changed for each in (self.trainer, self.scorer)}
+        return ",".join([self.name, *changed_words(self.name, changed)])
 
     @property
     def needs(self) -> frozenset[str]:
@@ -205,10 +204,10 @@ class MethodSpec:
         if self.own.group is not None:
             return self.own.group
         if "wild" in self.needs:
-            return "Learning with wild data"
+            return WILD_DATA
         if self.trainer.card.name == DEFAULT_TRAINER and self.name != DEFAULT_TRAINER:
-            return "OOD detection"
-        return "OOD generalization"
+            return DETECTION
+        return GENERALIZATION
 
     def with_value(self, component: str, key: str, text: str) -> "MethodSpec":
         """This method with one hyperparameter of its trainer or scorer changed; itself if it has none of that name."""
@@ -222,6 +221,15 @@ class MethodSpec:
     def at(self, draw: Draw) -> "MethodSpec":
         """This method with what a random search has drawn for its trainer, under the same name and label."""
         return replace(self, trainer=replace(self.trainer, drawn=draw.of(self.trainer.card.name)))
+
+
+def changed_words(method: str, changed: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The changed hyperparameters of a method's components, by their names: `k=5` of `knn`, `knn.k=5` of a pair."""
+    return [
+        f"{'' if component == method else f'{component}.'}{key}={_short(value)}"
+        for component, values in changed.items()
+        for key, value in sorted(values.items())
+    ]
 
 
 def _short(value: Any) -> str:

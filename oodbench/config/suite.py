@@ -105,23 +105,17 @@ class Suite:
 
     def setting(self, text: str) -> Setting:
         """`unseen-digits`, or `unseen-digits,covariate=blur,severity=5`."""
-        types = {f.name: f.type for f in dataclasses.fields(Setting)}
-        values: dict[str, Any] = {}
-        for word in text.split(","):
-            key, equals, value = (part.strip() for part in word.partition("="))
-            if not equals:
-                key, value = "semantic", key
-            if key not in types:
-                raise unknown("part of a setting", key, types)
-            values[key] = parse(value, types[key], ("setting", key))
-        if "semantic" not in values:
-            values["semantic"] = self.settings[0].semantic
-        setting = self.contents.completed(Column(**values))
+        setting = self.read_setting(text)
         try:
             check_setting(setting, self.contents)
         except Misfit as error:
             raise UserError(error.message) from None
         return setting
+
+    def read_setting(self, text: str) -> Setting:
+        """The setting that a text means here, whether or not this suite has such sets."""
+        values = {"semantic": self.settings[0].semantic, **setting_values(text)}
+        return self.contents.completed(Column(**values))
 
     def pairs_with(self, setting: Setting) -> list[Setting]:
         """The settings, of the suite with pairs, that hold out another domain with the one of this setting."""
@@ -148,6 +142,20 @@ class Suite:
 
     def _with(self, contents: Contents) -> "Suite":
         return self if contents is self.contents else dataclasses.replace(self, contents=contents)
+
+
+def setting_values(text: str) -> dict[str, Any]:
+    """What the text of a setting says, by key: `svhn,pi_c=0.1` a semantic set and a share."""
+    types = {f.name: f.type for f in dataclasses.fields(Setting)}
+    values: dict[str, Any] = {}
+    for word in text.split(","):
+        key, equals, value = (part.strip() for part in word.partition("="))
+        if not equals:
+            key, value = "semantic", key
+        if key not in types:
+            raise unknown("part of a setting", key, types)
+        values[key] = parse(value, types[key], ("setting", key))
+    return values
 
 
 def suite_files() -> dict[str, Path]:

@@ -1,20 +1,26 @@
-"""Results against what they should be: the paper's numbers, or other results. Tolerances are in a file, not here.
+"""Results against what they should be: numbers that papers report, or other results. Everything is a rate.
 
-`benchmarks/reported/tolerances.yaml` says how they come about. Imports no torch.
+Tolerances are in a file, not here: `benchmarks/check/tolerances.yaml` says how they come about. Imports no torch.
 """
 
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import product
 from typing import Literal
 
 from oodbench.config.cards import folder
 from oodbench.config.schema import Document
 from oodbench.errors import UserError
 from oodbench.report import layouts
-from oodbench.report.reported import SHOWN
-from oodbench.report.tables import Cell, Row, Runs, Table, by_suite, last_runs
+from oodbench.report.cells import Cell, failures
+from oodbench.report.numbers import SHOWN
+from oodbench.report.reported import PAPER, reference
+from oodbench.report.tables import Row, Table
+from oodbench.results.ledger import Ledger, Place, as_ledger
+from oodbench.results.measurement import Runs
 from oodbench.results.result import Result
 from oodbench.results.selection import by_protocol, select
 
@@ -30,32 +36,44 @@ class ByMachine:
 
 @dataclass(frozen=True)
 class Tolerances:
-    """The keys of the file: points between one run and one run at a rate of 50 %, by metric."""
+    """The keys of the file: how far one run may be from one run at a rate of 50 %, by metric."""
 
     least: float
-    paper: dict[str, dict[str, float]]  # by protocol
+    reported: dict[str, dict[str, float]]  # by protocol
     same_machine: dict[str, float]
     other_machine: ByMachine
 
 
 @cache
 def tolerances() -> Tolerances:
-    return Document(folder("benchmarks") / "reported" / "tolerances.yaml").conform(Tolerances)
+    """As rates; the file has points of percent."""
+    stated = Document(folder("benchmarks") / "check" / "tolerances.yaml").conform(Tolerances)
+    machines = stated.other_machine
+    return Tolerances(
+        stated.least / 100,
+        {protocol: _as_rates(points) for protocol, points in stated.reported.items()},
+        _as_rates(stated.same_machine),
+        ByMachine(_as_rates(machines.default), {name: _as_rates(points) for name, points in machines.suites.items()}),
+    )
 
 
-def allowed(points: float, measured: float, expected: float, runs: tuple[int, int]) -> float:
-    """The tolerance for the means of so many runs, at the rate half-way between the two sides; all in percent."""
-    rate = (measured + expected) / 200
+def _as_rates(points: dict[str, float]) -> dict[str, float]:
+    return {metric: value / 100 for metric, value in points.items()}
+
+
+def allowed(stated: float, measured: float, expected: float, runs: tuple[int, int]) -> float:
+    """The tolerance for the means of so many runs, at the rate half-way between the two sides."""
+    rate = (measured + expected) / 2
     spread = 2 * math.sqrt(max(rate * (1 - rate), 0.0))
-    return max(points * spread * math.sqrt((1 / runs[0] + 1 / runs[1]) / 2), tolerances().least)
+    return max(stated * spread * math.sqrt((1 / runs[0] + 1 / runs[1]) / 2), tolerances().least)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One cell compared; numbers in percent."""
+    """One cell compared."""
 
     suite: str
-    table: str  # of the paper; empty against results
+    table: str  # the layout; empty against results
     setting: str
     row: str
     metric: str
@@ -69,43 +87,49 @@ class Verdict:
     def difference(self) -> float | None:
         return None if self.measured is None or self.expected is None else self.measured - self.expected
 
+    @property
+    def points(self) -> str:
+        """The difference in percent; one that rounds to nothing is +0.00."""
+        return "" if self.difference is None else f"{round(100 * self.difference, 2) + 0.0:+.2f}"
+
     def __str__(self) -> str:
         place = " / ".join(filter(None, [self.suite, self.table, self.setting, self.row, SHOWN[self.metric].title]))
         if self.difference is None or self.tolerance is None:
             return f"{place}: {self.note}"
-        told = f"{self.measured:.2f}, expected {self.expected:.2f} within {self.tolerance:.2f}"
-        return f"{place}: {told}, off by {self.difference:+.2f}" + (f" ({self.note})" if self.note else "")
+        shown = [100 * rate for rate in (self.measured or 0.0, self.expected or 0.0, self.tolerance)]
+        text = "{:.2f}, expected {:.2f} within {:.2f}".format(*shown) + f", off by {self.points}"
+        return f"{place}: {text}" + (f" ({self.note})" if self.note else "")
 
 
-def with_paper(results: list[Result]) -> list[Verdict]:
-    """Every cell of the paper's tables on the suites that were run at full size."""
-    suites = {label: found for label, found in by_suite(results).items() if found[0].preset in FULL_SIZE}
-    tables = [table for found in suites.values() for table in layouts.all_of(found)]
+def with_source(results: Ledger | Sequence[Result], source: str = PAPER) -> list[Verdict]:
+    """Every cell of the tables of a source on the suites that were run at full size."""
+    suites = [ledger for ledger in as_ledger(results).suites.values() if ledger.newest.preset in FULL_SIZE]
+    tables = [table for ledger in suites for table in layouts.all_of(ledger, source=source)]
     if not tables:
         raise UserError(
-            "nothing here is in the paper: none of its suites was run at full size; "
+            f"nothing here is in {reference(source).source.label}: none of its suites was run at full size; "
             "compare with other results by --against DIR"
         )
     return [verdict for table in tables for verdict in _of_table(table)]
 
 
 def _of_table(table: Table) -> list[Verdict]:
-    found = []
-    for row in table.rows:
-        for i, cell in enumerate(row.cells):
-            column, metric = divmod(i, len(table.metrics))
-            found.append(_with_reported(table, row, table.settings[column], table.metrics[metric].name, cell))
-    return found
+    columns = list(product(table.settings, table.metrics))
+    return [
+        _with_reported(table, row, setting, metric.name, cell)
+        for row in table.rows
+        for (setting, metric), cell in zip(columns, row.cells, strict=True)
+    ]
 
 
 def _with_reported(table: Table, row: Row, setting: str, metric: str, cell: Cell) -> Verdict:
-    place = (table.suite, table.layout, setting, " ".join(row.heads), metric)
+    place = (table.suite, table.layout, setting, row.name, metric)
     if cell.mean is None:
         return Verdict(*place, *(("FAIL", None, None, None, cell.note) if cell.note else ("missing",)))
-    measured = 100 * cell.mean
+    measured = cell.mean
     number = min(cell.reported, key=lambda each: abs(each.value - measured))  # where sources differ, the nearest
-    points = tolerances().paper[number.protocol][metric]
-    tolerance = allowed(points, measured, number.value, (number.runs, cell.seeds)) + number.rounding
+    stated = tolerances().reported[number.protocol][metric]
+    tolerance = allowed(stated, measured, number.value, (number.runs, cell.seeds)) + number.rounding
     if number.is_doubtful:
         status: Status = "suspect"
     else:
@@ -113,60 +137,59 @@ def _with_reported(table: Table, row: Row, setting: str, metric: str, cell: Cell
     return Verdict(*place, status, measured, number.value, tolerance, "; ".join(filter(None, [number.note, cell.note])))
 
 
-def with_results(results: list[Result], expected: list[Result], same_machine: bool = False) -> list[Verdict]:
+def with_results(
+    results: Ledger | Sequence[Result], expected: Ledger | Sequence[Result], same_machine: bool = False
+) -> list[Verdict]:
     """Every cell of the other results on the suites that were run here, by the mean over the seeds of both."""
-    ours, theirs = by_suite(results), by_suite(expected)
+    ours, theirs = as_ledger(results).suites, as_ledger(expected).suites
     shared = [suite for suite in theirs if suite in ours]
     if not shared:
         raise UserError(
             f"nothing to compare: here is {', '.join(ours)}, there is {', '.join(theirs)}; run one of these suites"
         )
-    found = []
+    verdicts = []
     for suite in shared:
         limits = tolerances().other_machine
-        points = (
-            tolerances().same_machine if same_machine else limits.suites.get(theirs[suite][0].suite, limits.default)
-        )
-        cells, wanted = _cells(ours[suite]), _cells(theirs[suite])
-        for place, runs in wanted.items():
-            for metric in [each for each in points if _has(runs, each)]:
-                where = (suite, "", *place, metric)
-                found.append(_with_runs(where, cells.get(place, []), runs, points[metric], same_machine))
-    return found
+        by_suite = limits.suites.get(theirs[suite].newest.suite, limits.default)
+        stated = tolerances().same_machine if same_machine else by_suite
+        here, there = _runs(ours[suite]), _runs(theirs[suite])
+        for (setting, method), runs in sorted(((s, m), runs) for (m, s), runs in there.items()):
+            for metric in [each for each in stated if _has(runs, each)]:
+                place = (suite, "", setting, method, metric)
+                verdicts.append(_with_runs(place, here.get((method, setting)), runs, stated[metric], same_machine))
+    return verdicts
 
 
-def _has(runs: list[Result], metric: str) -> bool:
+def _has(runs: Runs, metric: str) -> bool:
     """Whether runs that went well would show this metric: without a semantic set there is no detection to compare."""
-    ok = [run for run in runs if run.status == "ok"]
-    return not ok or any(metric in run.metrics for run in ok)
+    return not runs.ok or any(metric in each.metrics for each in runs.ok)
 
 
-def _cells(results: list[Result]) -> dict[tuple[str, str], list[Result]]:
-    """By setting and method, as tables show them."""
-    grouped: dict[tuple[str, str], list[Result]] = {}
-    for result in [r for some, last_only in by_protocol(results) for r in select(some, last_only=last_only)]:
-        grouped.setdefault((result.setting, result.method), []).append(result)
-    return dict(sorted(grouped.items()))
+def _runs(ledger: Ledger) -> dict[Place, Runs]:
+    """As tables show them."""
+    kinds = [select(some, last_only=last_only) for some, last_only in by_protocol(ledger)]
+    return {place: runs for selected in kinds for place, runs in selected.items()}
 
 
 def _with_runs(
-    place: tuple[str, str, str, str, str], ours: list[Result], theirs: list[Result], points: float, flat: bool
+    place: tuple[str, str, str, str, str], ours: Runs | None, theirs: Runs, stated: float, flat: bool
 ) -> Verdict:
     metric = place[-1]
-    here, there = (last_runs(runs) if runs else Runs([], []) for runs in (ours, theirs))
-    found, wanted = (
-        {r.seed: r.metrics[metric] for r in side.ok if math.isfinite(r.metrics.get(metric, math.nan))}
-        for side in (here, there)
-    )
-    failed = [note for note in here.notes if note.startswith("failed: ")]
-    seeds = sorted(found.keys() & wanted.keys())
-    if not ours or not wanted:
+    wanted = _by_seed(theirs, metric)
+    if ours is None or not wanted:
         return Verdict(*place, "missing", note="" if wanted else "no number there")
-    if failed:
-        return Verdict(*place, "FAIL", note="; ".join(failed))
+    if ours.failed:
+        return Verdict(*place, "FAIL", note="; ".join(failures(ours)))
+    own = _by_seed(ours, metric)
+    seeds = sorted(own.keys() & wanted.keys())
     if not seeds:
         return Verdict(*place, "missing", note="no seed in common")
-    measured = 100 * statistics.fmean(found[seed] for seed in seeds)
-    expected = 100 * statistics.fmean(wanted[seed] for seed in seeds)
-    tolerance = points if flat else allowed(points, measured, expected, (len(seeds), len(seeds)))
+    measured = statistics.fmean(own[seed] for seed in seeds)
+    expected = statistics.fmean(wanted[seed] for seed in seeds)
+    tolerance = stated if flat else allowed(stated, measured, expected, (len(seeds), len(seeds)))
     return Verdict(*place, "pass" if abs(measured - expected) <= tolerance else "FAIL", measured, expected, tolerance)
+
+
+def _by_seed(runs: Runs, metric: str) -> dict[int, float]:
+    values = {each.seed: each.metrics.get(metric, math.nan) for each in runs.ok}
+    return {seed: value for seed, value in values.items() if math.isfinite(value)}

@@ -1,10 +1,10 @@
-"""Numbers that papers report, as data: `benchmarks/reported/`. Knows nothing of results; numbers are in percent here.
+"""Numbers that papers report, as data: a file in `benchmarks/reported/` for every source. Knows nothing of results.
 
-What is wrong with a number comes along as marks. Flags of the files are one kind; the others follow from the numbers
-themselves: pairs that cannot be, and tables of one paper that disagree.
+Files are in percent, as papers are; what comes out is rates. What is wrong with a number comes along as marks: flags of
+the files, and what `doubts` computes. A layout is a table of a source: `main` of the paper, `domainbed:pacs` of others.
 """
 
-from collections.abc import Iterable, Sequence
+import re
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
@@ -13,61 +13,12 @@ from typing import Literal
 
 from oodbench.config.cards import folder
 from oodbench.config.schema import Document, Misfit, Place
-from oodbench.results.metrics import METRICS, Metric
+from oodbench.errors import unknown
+from oodbench.report.doubts import computed_marks
+from oodbench.report.numbers import SHOWN, Mark, Number
+from oodbench.results.selection import RULES, TRAINING_DOMAIN
 
-PAPER, OTHERS = "scone.yaml", ("domainbed.yaml",)
-OUT_SHARE = Metric("out_share", "out%", False, "share of the mixed validation set flagged where 95 % of ID is kept")
-SHOWN = {**METRICS, OUT_SHARE.name: OUT_SHARE}
-Kind = Literal["suspect", "impossible", "conflict", "note"]
-
-
-@dataclass(frozen=True)
-class Mark:
-    """What a reader must know about a reported number."""
-
-    kind: Kind
-    reason: str
-
-    def __str__(self) -> str:
-        return self.reason if self.kind == "note" else f"{self.kind}: {self.reason}"
-
-
-@dataclass(frozen=True)
-class Number:
-    """One reported number and where it belongs."""
-
-    label: str  # of the source: whose number it is
-    table: str
-    printed_in: str  # Table 3
-    suite: str
-    settings: tuple[str, ...]  # several: their average
-    methods: tuple[str, ...]  # any of these names is this row
-    metric: str
-    value: float
-    error: float | None
-    decimals: int
-    protocol: str
-    runs: int
-    selected_on: str
-    marks: tuple[Mark, ...] = ()
-
-    @property
-    def text(self) -> str:
-        return f"{self.value:.{self.decimals}f}"
-
-    @property
-    def rounding(self) -> float:
-        """How far the printed figure may be from the one that was measured."""
-        return 0.5 * 10**-self.decimals
-
-    @property
-    def is_doubtful(self) -> bool:
-        """Nothing should be held against it."""
-        return any(mark.kind in ("suspect", "impossible") for mark in self.marks)
-
-    @property
-    def note(self) -> str:
-        return "; ".join(map(str, self.marks))
+PAPER = "paper"  # what the source is also called whose layouts need no prefix
 
 
 @dataclass(frozen=True)
@@ -112,7 +63,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Selection:
+class Ablation:
     """Which method tried every value of a hyperparameter, and so knows out% of each."""
 
     method: str
@@ -132,11 +83,11 @@ class ReportedTable:
     heads: list[str] = field(default_factory=lambda: ["Method"])  # two: the name of the group is the first
     best: bool = False  # whether the best of a column is worth marking
     decimals: int = 2
-    selected_on: str = ""  # whose images chose the models, where that makes two tables of the same cells
+    selection: str = TRAINING_DOMAIN  # the rule that chose the models, where that makes two tables of the same cells
     notes: list[str] = field(default_factory=list)
     reported_notes: list[str] = field(default_factory=list)  # shown with the reported numbers alone
     flags: list[Flag] = field(default_factory=list)
-    selection: Selection | None = None
+    ablation: Ablation | None = None
     trainer: dict[str, str] = field(default_factory=dict)  # values that a trainer with such hyperparameters must have
 
     @property
@@ -152,12 +103,15 @@ class Source:
     source: str
     provenance: str
     tables: dict[str, ReportedTable]
+    also: str = ""  # another word for it
+    quotes: list[str] = field(default_factory=list)  # other sources whose numbers it repeats
 
 
 @dataclass(frozen=True)
 class Reference:
     """A validated file: its tables, and its numbers by table, row and column."""
 
+    name: str
     source: Source
     numbers: dict[str, list[list[Number]]]
 
@@ -165,14 +119,76 @@ class Reference:
     def all(self) -> list[Number]:
         return [number for rows in self.numbers.values() for row in rows for number in row]
 
+    @property
+    def layouts(self) -> list[str]:
+        """What its tables are called on the command line."""
+        return [_layout_name(self.name, self.source.also, table) for table in self.source.tables]
 
-def paper() -> Reference:
-    return load(folder("benchmarks") / "reported" / PAPER)
+    @property
+    def quoted(self) -> "list[Reference]":
+        return [reference(name) for name in self.source.quotes]
 
 
-def others() -> list[Reference]:
-    """Who else reports numbers of the paper's tables."""
-    return [load(folder("benchmarks") / "reported" / name) for name in OTHERS]
+@dataclass(frozen=True)
+class Layout:
+    """A table of a source."""
+
+    name: str
+    reference: Reference
+    table: ReportedTable
+    numbers: list[list[Number]]
+
+    @property
+    def printed_in(self) -> str:
+        number = f"Table {self.table.number}" if self.table.number else "a table"
+        return f"{number} of {self.reference.source.label}"
+
+
+@cache
+def source_files() -> dict[str, Path]:
+    return {path.stem: path for path in sorted((folder("benchmarks") / "reported").glob("*.yaml"))}
+
+
+def source_names() -> list[str]:
+    """What `--against` calls them."""
+    return [*_aliases(), *source_files()]
+
+
+@cache
+def _aliases() -> dict[str, str]:
+    """Other words for sources; read as text, since a command's help waits for them."""
+    words = {name: re.search(r"^also: (\S+)", path.read_text("utf-8"), re.M) for name, path in source_files().items()}
+    return {word[1]: name for name, word in words.items() if word is not None}
+
+
+def reference(name: str) -> Reference:
+    """A source by its name or another word for it."""
+    if name not in source_names():
+        raise unknown("source of reported numbers", name, source_names())
+    return load(source_files()[_aliases().get(name, name)])
+
+
+@cache
+def layout_names() -> list[str]:
+    """Of all sources, the paper's first; read as text too."""
+    paper = _aliases()[PAPER]
+    return [
+        _layout_name(name, PAPER if name == paper else "", table)
+        for name, path in sorted(source_files().items(), key=lambda file: file[0] != paper)
+        for table in re.findall(r"^  ([\w-]+):$", path.read_text(encoding="utf-8").partition("\ntables:\n")[2], re.M)
+    ]
+
+
+def _layout_name(source: str, also: str, table: str) -> str:
+    return table if also == PAPER else f"{source}:{table}"
+
+
+def layout(name: str) -> Layout:
+    if name not in layout_names():
+        raise unknown("layout", name, layout_names())
+    source, _, table = name.rpartition(":")
+    owner = reference(source or PAPER)
+    return Layout(name, owner, owner.source.tables[table], owner.numbers[table])
 
 
 @cache
@@ -185,12 +201,12 @@ def load(path: Path) -> Reference:
         except Misfit as error:
             raise document.error(("tables", name, *error.place), error.message) from None
     numbers = {name: _numbers(source.label, name, table) for name, table in source.tables.items()}
-    computed = _computed_marks([number for rows in numbers.values() for row in rows for number in row])
+    computed = computed_marks([number for rows in numbers.values() for row in rows for number in row])
     marked = {
         name: [[replace(n, marks=n.marks + computed.get(n, ())) for n in row] for row in rows]
         for name, rows in numbers.items()
     }
-    return Reference(source, marked)
+    return Reference(path.stem, source, marked)
 
 
 def _check(table: ReportedTable) -> None:
@@ -198,6 +214,8 @@ def _check(table: ReportedTable) -> None:
     for i, metric in enumerate(table.metrics):
         if metric not in SHOWN:
             raise Misfit(("metrics", i), f"unknown metric '{metric}'; known: {', '.join(SHOWN)}")
+    if table.selection not in RULES:
+        raise Misfit(("selection",), str(unknown("selection", table.selection, RULES)))
     width = len(table.columns) * len(table.metrics)
     keys: dict[str, int] = {}
     for i, group in enumerate(table.groups):
@@ -225,7 +243,7 @@ def _check(table: ReportedTable) -> None:
 
 
 def _numbers(label: str, name: str, table: ReportedTable) -> list[list[Number]]:
-    found = []
+    numbers = []
     for group, row in table.rows:
         line = []
         errors = row.errors or [None] * len(row.numbers)
@@ -238,6 +256,7 @@ def _numbers(label: str, name: str, table: ReportedTable) -> list[list[Number]]:
                 and (not flag.columns or column.title in flag.columns)
                 and (not flag.metrics or metric in flag.metrics)
             ]
+            decimals = max(table.decimals, len(repr(value).partition(".")[2]))
             number = Number(
                 label=label,
                 table=name,
@@ -246,79 +265,14 @@ def _numbers(label: str, name: str, table: ReportedTable) -> list[list[Number]]:
                 settings=tuple(row.settings or column.settings),
                 methods=tuple(row.methods),
                 metric=metric,
-                value=value,
-                error=error,
-                decimals=max(table.decimals, len(repr(value).partition(".")[2])),
+                value=round(value / 100, decimals + 2),
+                error=None if error is None else round(error / 100, decimals + 2),
+                decimals=decimals,
                 protocol=row.protocol or table.protocol,
                 runs=row.runs,
-                selected_on=table.selected_on,
+                selection=table.selection,
                 marks=tuple(marks),
             )
             line.append(number)
-        found.append(line)
-    return found
-
-
-def _computed_marks(numbers: list[Number]) -> dict[Number, tuple[Mark, ...]]:
-    marks: dict[Number, tuple[Mark, ...]] = {}
-    pairs = [((fpr, auroc), mark) for fpr, auroc, mark in impossible_pairs(numbers)]
-    for concerned, mark in [*pairs, *conflicts(numbers)]:
-        for number in concerned:
-            marks[number] = (*marks.get(number, ()), mark)
-    return marks
-
-
-def auroc_bounds(fpr: float, rounding: float = 0.0) -> tuple[float, float]:
-    """The AUROC that an FPR at 95 % allows, in percent.
-
-    The curve of OOD flagged over ID flagged passes through (5 %, 100 % - FPR) and never falls: the area under it is at
-    least what lies right of that point below it, and at most all but what lies left of it above it. `rounding` is how
-    far the FPR may be from what is printed.
-    """
-    return 0.95 * (100 - fpr - rounding), 100 - 0.05 * (fpr - rounding)
-
-
-def impossible_pairs(numbers: Iterable[Number]) -> list[tuple[Number, Number, Mark]]:
-    """FPR and AUROC of one row and setting that cannot both be right."""
-    pairs: dict[tuple[object, ...], dict[str, Number]] = {}
-    for number in numbers:
-        if number.metric in ("fpr95", "auroc"):
-            place = (number.label, number.table, number.suite, number.settings, number.methods)
-            pairs.setdefault(place, {})[number.metric] = number
-    found = []
-    for pair in pairs.values():
-        if len(pair) == 2:
-            fpr, auroc = pair["fpr95"], pair["auroc"]
-            least, most = auroc_bounds(fpr.value, fpr.rounding)
-            if not least <= auroc.value + auroc.rounding or not auroc.value - auroc.rounding <= most:
-                limit = f"at most {most:.2f}" if auroc.value > most else f"at least {least:.2f}"
-                reason = f"AUROC {auroc.text} with FPR {fpr.text} cannot be, {limit} can"
-                found.append((fpr, auroc, Mark("impossible", reason)))
-    return found
-
-
-def conflicts(numbers: Iterable[Number]) -> list[tuple[tuple[Number, ...], Mark]]:
-    """Numbers of one source for one cell that differ by more than rounding."""
-    cells: dict[tuple[object, ...], list[Number]] = {}
-    for number in numbers:
-        for method in number.methods:
-            place = (number.label, number.selected_on, number.suite, number.settings, method, number.metric)
-            cells.setdefault(place, []).append(number)
-    found: dict[frozenset[Number], tuple[tuple[Number, ...], Mark]] = {}
-    for cell in cells.values():
-        if any(abs(a.value - b.value) > max(a.rounding, b.rounding) + 1e-9 for a in cell for b in cell):
-            printed: dict[str, list[str]] = {}
-            for number in cell:
-                printed.setdefault(number.text, []).append(number.printed_in)
-            reason = ", ".join(f"{_listed(places)} {text}" for text, places in printed.items())
-            found[frozenset(cell)] = tuple(cell), Mark("conflict", reason)
-    largest = [key for key in found if not any(key < other for other in found)]  # names of one row make subsets
-    return [found[key] for key in largest]
-
-
-def _listed(places: Sequence[str]) -> str:
-    """Table 6; Tables 2, 3 and 10."""
-    if len(places) == 1:
-        return f"{places[0]} prints"
-    numbers = [place.removeprefix("Table ") for place in places]
-    return f"Tables {', '.join(numbers[:-1])} and {numbers[-1]} print"
+        numbers.append(line)
+    return numbers

@@ -4,8 +4,9 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oodbench.results.folder import read_folder
 from oodbench.results.metrics import METRICS
-from oodbench.results.result import Result, read_folder
+from oodbench.results.result import Result
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,8 +6,8 @@ Folder: <results>/<suite>[-<preset>]/<setting>/<method>/seed<seed>-<key>.json, w
 
 import json
 import os
-from dataclasses import asdict, dataclass, field
-from functools import cache
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from statistics import fmean
 from textwrap import shorten
@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 
 from oodbench.config.recipe import Recipe
+from oodbench.config.registry import changed_words
 from oodbench.config.schema import Misfit, conform, spell
 from oodbench.config.suite import Contents, Setting, Suite
-from oodbench.errors import UserError
 from oodbench.files import write_atomically, write_text
 from oodbench.results import summary
 from oodbench.results.metrics import Scored
@@ -50,6 +50,16 @@ class MethodRun:
     scorer: ComponentRun
     starts_from: list[ComponentRun] = field(default_factory=list)  # trainers before this one, the nearest first
 
+    @property
+    def first(self) -> str:
+        """What the method is named after; of a pair, the trainer."""
+        return self.scorer.name if self.scorer.name == self.name else self.trainer.name
+
+    @property
+    def changed(self) -> list[str]:
+        """Its changed hyperparameters, as its label has them."""
+        return changed_words(self.name, {each.name: each.changed for each in (self.trainer, self.scorer)})
+
 
 @dataclass(frozen=True)
 class Search:
@@ -71,6 +81,9 @@ class Config:
     threads: int  # on a CPU
     init: str | None = None  # digest of the weights given by --init
     search: Search | None = None
+
+
+SHARED: dict[str, Any] = {"suite": Contents, "setting": Setting, "method": MethodRun, "recipe": Recipe}
 
 
 @dataclass(frozen=True)
@@ -170,18 +183,18 @@ class Result:
         """What all draws of one search have in common: the variant of draw 0."""
         return self.variant if self.config.search is None else self.config.search.of
 
-    @property
+    @cached_property
     def ran_suite(self) -> Suite:
         """The suite as it ran, whatever its file says today."""
         return Suite(self.suite, Path(self.suite), self.preset, self.config.suite)
 
-    @property
+    @cached_property
     def settings_order(self) -> list[str]:
         """The columns of its suite."""
         suite = self.ran_suite
         return [suite.setting_name(setting) for setting in suite.settings]
 
-    @property
+    @cached_property
     def held_out(self) -> tuple[str, ...]:
         """The domains that the setting holds out."""
         return tuple(self.ran_suite.held_out(self.config.setting))
@@ -198,14 +211,24 @@ def _types() -> dict[str, Any]:
 
 
 @cache
-def _stored() -> Any:
-    """None of the fields may be missing, and no other be there."""
-    return msgspec.defstruct("Stored", list(_types().items()), forbid_unknown_fields=True)
-
-
-@cache
 def _decoder() -> "msgspec.json.Decoder[Any]":
-    return msgspec.json.Decoder(_stored())
+    """None of the fields may be missing, and no other be there. What results have in common is left as text."""
+    types = get_type_hints(Config)
+    texts = [(name, msgspec.Raw) for name in SHARED]
+    others = [(each.name, types[each.name], *_default(each)) for each in fields(Config) if each.name not in SHARED]
+    config = msgspec.defstruct("StoredConfig", [*texts, *others])
+    stored = {**_types(), "config": config, "data": msgspec.Raw}
+    return msgspec.json.Decoder(msgspec.defstruct("Stored", list(stored.items()), forbid_unknown_fields=True))
+
+
+def _default(each: "Field[Any]") -> tuple[Any, ...]:
+    return () if each.default is MISSING else (each.default,)
+
+
+@lru_cache(maxsize=10_000)
+def _shared(type_: Any, text: bytes) -> Any:
+    """Most results of a folder have suite, method and data in common: such a text is read once, into one object."""
+    return msgspec.json.decode(text, type=type_)
 
 
 def write(result: Result, path: Path, scores: dict[str, Scored], log: list[dict[str, Any]]) -> None:
@@ -251,11 +274,15 @@ def read(path: Path) -> Result:
         raise Unreadable(f"cannot be read: {error.strerror}") from None
     try:
         stored = _decoder().decode(content.removeprefix(b"\xef\xbb\xbf"))
+        values = {name: getattr(stored, name) for name in stored.__struct_fields__}
+        shared = {name: _shared(type_, bytes(getattr(stored.config, name))) for name, type_ in SHARED.items()}
+        given = {name: getattr(stored.config, name) for name in stored.config.__struct_fields__}
+        values |= {"config": Config(**{**given, **shared}), "data": _shared(DataRead, bytes(stored.data))}
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Unreadable(_reason(content, str(error))) from None
     if stored.schema != SCHEMA:
         raise Unreadable(_reason(content, ""))
-    return Result(**{name: getattr(stored, name) for name in stored.__struct_fields__}, path=path)
+    return Result(**values, path=path)
 
 
 def _reason(content: bytes, problem: str) -> str:
@@ -289,26 +316,3 @@ def read_scores(path: Path) -> dict[str, Scored]:
     with np.load(path.with_suffix(".npz"), allow_pickle=False) as arrays:
         splits = dict.fromkeys(name.rsplit("_", 1)[0] for name in arrays.files)
         return {s: Scored(arrays[f"{s}_scores"], arrays[f"{s}_predictions"], arrays.get(f"{s}_labels")) for s in splits}
-
-
-def read_folder(folder: Path) -> tuple[list[Result], dict[Path, str]]:
-    """Every result below a folder, and what could not be read and why."""
-    if not folder.is_dir():
-        raise UserError(
-            f"there is no results folder '{folder}'; make one with: oodbench run --suite digits-c --results {folder}"
-        )
-    results, problems = [], {}
-    for path in sorted(_json_files(folder)):
-        try:
-            results.append(read(path))
-        except Unreadable as error:
-            problems[path] = str(error)
-    return results, problems
-
-
-def _json_files(folder: Path) -> list[Path]:
-    found = []
-    for parent, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [Path(parent, name) for name in files if name.endswith(".json") and not name.startswith(".")]
-    return found

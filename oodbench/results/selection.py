@@ -3,13 +3,15 @@
 Works on the accuracies by domain that results carry. Reads no files, imports no torch.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
 from oodbench.config.suite import NONE
 from oodbench.errors import unknown
+from oodbench.results.ledger import Ledger, Place
+from oodbench.results.measurement import Choice, Measurement, Runs, at_the_end
 from oodbench.results.result import EpochAccuracies, Result
 
 TRAINING_DOMAIN, ORACLE, LEAVE_ONE_OUT = "training-domain", "oracle", "leave-one-domain-out"
@@ -54,44 +56,36 @@ def check(rule: str) -> None:
         raise unknown("selection", rule, RULES)
 
 
-def by_protocol(results: Sequence[Result]) -> list[tuple[list[Result], bool]]:
+def by_protocol(ledger: Ledger) -> list[tuple[Ledger, bool]]:
     """Results that measure generalisation alone, and those with a semantic set, of which the last checkpoint counts.
 
     Before it, nothing but accuracies is known. Where no domain is held out, all stay together.
     """
-    if not any(result.held_out for result in results):
-        return [(list(results), False)]
-    kinds = [([r for r in results if _has_semantic_set(r) == detects], detects) for detects in (False, True)]
-    return [(found, detects) for found, detects in kinds if found]
+    if not any(result.held_out for result in ledger.results):
+        return [(ledger, False)]
+    kinds = [(ledger.filtered(lambda r: not _has_semantic_set(r)), False), (ledger.filtered(_has_semantic_set), True)]
+    return [(some, detects) for some, detects in kinds if some.results]
 
 
 def _has_semantic_set(result: Result) -> bool:
     return result.config.setting.semantic != NONE
 
 
-def select(results: Sequence[Result], rule: str = TRAINING_DOMAIN, last_only: bool = False) -> list[Result]:
-    """One result for each method, setting and seed, with the accuracies at the checkpoint that the rule chooses.
+def select(ledger: Ledger, rule: str = TRAINING_DOMAIN, last_only: bool = False) -> dict[Place, Runs]:
+    """Of each method, setting and seed the checkpoint that the rule chooses, and the metrics known there.
 
-    Takes results of one suite and preset, oldest first. Of each method and setting the family run last is selected
-    from, and gets one variant; other families stay before it, for tables to count. `last_only` considers the last
-    checkpoint of each draw, where alone the other metrics are known. Results without checkpoints are kept, of several
-    draws the first.
+    Takes results of one suite and preset. Of each method and setting the family run last is selected from, and the
+    results of other families are counted. `last_only` considers the last checkpoint of each draw, where alone the other
+    metrics are known. Results without checkpoints are shown as they are, of several draws the first.
     """
     check(rule)
-    groups: dict[tuple[str, str], list[Result]] = {}
-    for result in _without_helpers(results):
-        groups.setdefault((result.method, result.setting), []).append(result)
-    pairs = _Pairs(results) if rule == LEAVE_ONE_OUT else None
-    selected = []
-    for result in _without_helpers(results):
-        group = groups[result.method, result.setting]
-        name = group[-1].family
-        if result.family != name:
-            selected.append(result)
-        elif result is group[-1]:
-            for draws in _by_seed(each for each in group if each.family == name):
-                best = _of_one_seed(draws, rule, last_only, pairs)
-                selected.append(best if best.variant == name else replace(best, variant=name))
+    pairs = _Pairs(ledger.results) if rule == LEAVE_ONE_OUT else None
+    selected = {}
+    for place, results in _without_helpers(ledger).places.items():
+        newest = results[-1]
+        family = [each for each in results if each.family == newest.family]
+        measurements = [_of_one_seed(draws, rule, last_only, pairs) for draws in _by_seed(family)]
+        selected[place] = Runs(newest, measurements, len(results) - len(family))
     return selected
 
 
@@ -103,9 +97,9 @@ def _by_seed(results: Iterable[Result]) -> list[list[Result]]:
     return [[draws[number] for number in sorted(draws)] for _, draws in sorted(seeds.items())]
 
 
-def describe(results: Iterable[Result], rule: str, last_only: bool = False) -> str:
+def describe(runs: Iterable[Runs], rule: str, last_only: bool = False) -> str:
     """A sentence for the caption of a table of selected results; empty if nothing was selected."""
-    draws = [result.notes["selection"]["draws"] for result in results if is_selected(result)]
+    draws = [each.draws for some in runs for each in some.measurements if each.draws]
     if not draws:
         return ""
     many = f"{'up to ' * (len(set(draws)) > 1)}{max(draws)} draws of the hyperparameters"
@@ -114,36 +108,30 @@ def describe(results: Iterable[Result], rule: str, last_only: bool = False) -> s
     return f"Model selection: {rule}, {RULES[rule]}{f'; among {many}' if max(draws) > 1 else ''}."
 
 
-def is_selected(result: Result) -> bool:
-    return isinstance(result.notes.get("selection"), dict)
-
-
-def _without_helpers(results: Sequence[Result]) -> list[Result]:
+def _without_helpers(ledger: Ledger) -> Ledger:
     """Without the runs that hold out a second domain for the sake of leave-one-domain-out."""
-    alone = {domains[0] for result in results if len(domains := result.held_out) == 1}
+    alone = {domains[0] for result in ledger.results if len(domains := result.held_out) == 1}
 
     def helps(result: Result) -> bool:
         domains = result.held_out
         return len(domains) > 1 and not alone.isdisjoint(domains) and result.setting not in result.settings_order
 
-    return [result for result in results if not helps(result)]
+    return ledger.filtered(lambda result: not helps(result)) if alone else ledger
 
 
-def _of_one_seed(draws: list[Result], rule: str, last_only: bool, pairs: "_Pairs | None") -> Result:
+def _of_one_seed(draws: list[Result], rule: str, last_only: bool, pairs: "_Pairs | None") -> Measurement:
     """The draws of one method, setting and seed: the best of them, or the first if there is nothing to compare."""
     runs = [_Run(result, result.domain_accuracies) for result in draws if result.status == "ok"]
     runs = [run for run in runs if run.checkpoints]
     if not runs:
-        return min(draws, key=lambda result: result.status != "ok")
+        return at_the_end(min(draws, key=lambda result: result.status != "ok"))
     try:
         candidates = _candidates(runs, rule, pairs)
     except _Impossible as reason:
-        first = runs[0].result
-        notes = {**first.notes, "selection": {"rule": rule, "draws": len(draws)}}
-        return replace(first, status="failed", error=str(reason), metrics={}, notes=notes)
+        return Measurement(runs[0].result, {}, problem=str(reason), draws=len(draws))
     candidates = [each for each in candidates if each.is_last] if last_only else candidates
     best = max(candidates, key=lambda each: each.value)  # of equals the lowest draw and the earliest checkpoint
-    return _at(best, rule, compared=len({each.run.draw for each in candidates}), draws=len(draws))
+    return _at(best, compared=len({each.run.draw for each in candidates}), draws=len(draws))
 
 
 def _candidates(runs: list[_Run], rule: str, pairs: "_Pairs | None") -> list[_Candidate]:
@@ -154,27 +142,19 @@ def _candidates(runs: list[_Run], rule: str, pairs: "_Pairs | None") -> list[_Ca
     return [_Candidate(run, each, each.on_training_domains) for run in runs for each in run.checkpoints]
 
 
-def _at(best: _Candidate, rule: str, compared: int, draws: int) -> Result:
-    """A result as it was at a checkpoint: before the last, nothing but accuracies is known."""
+def _at(best: _Candidate, compared: int, draws: int) -> Measurement:
+    """What was measured at a checkpoint: before the last, nothing but accuracies is known."""
     result, checkpoint = best.run.result, best.checkpoint
     accuracies = {"covariate_acc": fmean(checkpoint.test.values()), "id_acc": checkpoint.on_training_domains}
-    selection = {
-        "rule": rule,
-        "draw": best.run.draw,
-        "draws": draws,
-        "passed_over": draws - compared,  # failed, or without their pairs
-        "epoch": checkpoint.epoch,
-        "step": checkpoint.step,
-        "is_last": best.is_last,
-    }
     metrics = {**result.metrics, **accuracies} if best.is_last else accuracies
-    return replace(result, metrics=metrics, notes={**result.notes, "selection": selection})
+    choice = Choice(best.run.draw, checkpoint.epoch, checkpoint.step, best.is_last, passed_over=draws - compared)
+    return Measurement(result, metrics, draws=draws, choice=choice)
 
 
 class _Pairs:
     """Runs that hold out two domains: what leave-one-domain-out compares a run that holds out one of them by."""
 
-    def __init__(self, results: Sequence[Result]) -> None:
+    def __init__(self, results: Iterable[Result]) -> None:
         self.checkpoints: dict[tuple[Any, ...], list[EpochAccuracies]] = {}
         for result in results:
             domains = result.held_out
@@ -183,7 +163,7 @@ class _Pairs:
 
     def candidates(self, runs: list[_Run]) -> list[_Candidate]:
         """Checkpoints of the runs whose pairs are all there."""
-        found: list[_Candidate] = []
+        comparable: list[_Candidate] = []
         lacking: dict[str, None] = {}
         for run in runs:
             try:
@@ -191,10 +171,11 @@ class _Pairs:
             except _Impossible as reason:
                 lacking[str(reason)] = None
             else:
-                found += [_Candidate(run, each, values[each.epoch]) for each in run.checkpoints if each.epoch in values]
-        if not found:
+                known = [each for each in run.checkpoints if each.epoch in values]
+                comparable += [_Candidate(run, each, values[each.epoch]) for each in known]
+        if not comparable:
             raise _Impossible(f"{LEAVE_ONE_OUT} needs {next(iter(lacking), 'runs of the same epochs')}")
-        return found
+        return comparable
 
     def _values(self, run: _Run) -> dict[int, float]:
         """The mean accuracy on a second held-out domain after each epoch.

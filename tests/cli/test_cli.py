@@ -452,8 +452,9 @@ def test_files_that_are_no_results_are_named_skipped_and_kept(command, copied):
 
 
 def test_an_empty_results_folder_and_a_file_in_its_place_are_told(tmp_path):
-    message = "no results to show; run one with: oodbench run --suite digits-c --methods msp"
-    assert_refused(oodbench("table", tmp_path), message)
+    message = f"there are no results in '{tmp_path}'; run some with: oodbench run --suite digits-c --results {tmp_path}"
+    for command in (["table", tmp_path], ["plot", tmp_path], ["check", tmp_path, "--against", "paper"]):
+        assert_refused(oodbench(*command), message)
     (tmp_path / "foreign.json").write_text("{}")
     outcome = oodbench("table", tmp_path)
     assert outcome.status == 2 and "skipped" in outcome.err.splitlines()[0] and message in outcome.err.splitlines()[1]

@@ -21,7 +21,7 @@ from oodbench.data.parts import build_parts
 from oodbench.data.sources import PyPI, Unavailable
 from oodbench.data.weights import WEIGHTS, EfficientNetLite0
 from oodbench.errors import UserError
-from oodbench.results.result import read_folder
+from oodbench.results.folder import read_folder
 from oodbench.running.trained import build_model
 
 NAME = "efficientnet-lite0"

@@ -20,7 +20,7 @@ from oodbench.errors import UserError
 from oodbench.learning.batches import Data, Split, WildMixture
 from oodbench.learning.outputs import forward
 from oodbench.learning.rows import Streamed, ahead, as_rows
-from oodbench.results.result import read_folder
+from oodbench.results.folder import read_folder
 
 CPU = torch.device("cpu")
 RECIPE = Recipe(epochs=1, batch_size=8, lr=0.1)

@@ -30,23 +30,23 @@ def statuses(results):
 
 
 def test_a_tolerance_is_stated_at_one_half_for_one_run_each():
-    assert allowed(4.0, 50, 50, (1, 1)) == pytest.approx(4.0)
+    assert allowed(0.04, 0.5, 0.5, (1, 1)) == pytest.approx(0.04)
 
 
 @pytest.mark.parametrize(("runs", "factor"), [((4, 4), 1 / 2), ((1, 3), (2 / 3) ** 0.5), ((3, 3), 3**-0.5)])
 def test_a_tolerance_shrinks_with_the_number_of_runs(runs, factor):
-    assert allowed(4.0, 50, 50, runs) == pytest.approx(4.0 * factor)
+    assert allowed(0.04, 0.5, 0.5, runs) == pytest.approx(0.04 * factor)
 
 
 def test_a_tolerance_shrinks_towards_none_and_all_as_binomial_errors_do():
     # At 10 %: 2 sqrt(.1 * .9) = 0.6; the rate is half-way between the sides.
-    assert allowed(4.0, 8, 12, (1, 1)) == pytest.approx(2.4)
-    assert allowed(4.0, 88, 92, (1, 1)) == pytest.approx(2.4)
-    assert allowed(4.0, 0, 0, (1, 1)) == allowed(4.0, 100, 100, (1, 1)) == STATED.least
+    assert allowed(0.04, 0.08, 0.12, (1, 1)) == pytest.approx(0.024)
+    assert allowed(0.04, 0.88, 0.92, (1, 1)) == pytest.approx(0.024)
+    assert allowed(0.04, 0, 0, (1, 1)) == allowed(0.04, 1, 1, (1, 1)) == STATED.least
 
 
 def test_the_paper_passes_against_itself_but_for_what_is_suspect_or_not_recorded(tmp_path):
-    found = comparison.with_paper(everything())
+    found = comparison.with_source(everything())
     counts = {status: statuses(found).count(status) for status in ("pass", "FAIL", "suspect", "missing")}
     assert counts == {"pass": 655 - 17 - 8, "FAIL": 0, "suspect": 17, "missing": 8}
     assert {v.metric for v in found if v.status == "missing"} == {"out_share"}
@@ -56,37 +56,37 @@ def test_the_paper_passes_against_itself_but_for_what_is_suspect_or_not_recorded
 
 
 def test_a_cell_fails_just_beyond_its_tolerance_with_the_rounding_added():
-    points, half = STATED.paper["mnist"]["covariate_acc"], 0.005
-    near = 88.10 - allowed(points, 88.10 - 1.36, 88.10, (1, 1)) - half
+    stated, half = STATED.reported["mnist"]["covariate_acc"], 0.00005
+    near = 100 * (0.8810 - allowed(stated, 0.8810 - 0.0136, 0.8810, (1, 1)) - half)
     for off, status in ((+0.01, "pass"), (-0.02, "FAIL")):
-        found = comparison.with_paper([run("mnist-c", "woods", percent=(near + off, *WOODS[1:]))])
+        found = comparison.with_source([run("mnist-c", "woods", percent=(near + off, *WOODS[1:]))])
         assert verdict(found, row="WOODS", metric="covariate_acc").status == status
 
 
 def test_suspect_numbers_are_held_against_nobody():
     results = [run(method="vim", semantic="places365", percent=(75.05, 94.84, 60, 60))]
-    found = [v for v in comparison.with_paper(results) if v.table == "main" and v.row == "ViM"]
+    found = [v for v in comparison.with_source(results) if v.table == "main" and v.row == "ViM"]
     assert [v.status for v in found if v.setting == "Places365"] == ["pass", "pass", "suspect", "suspect"]
     assert "same pair as ViM on SVHN" in str(found[-1])
 
 
 def test_where_domainbed_reports_another_number_the_nearest_counts():
     for art, status in ((88.1, "pass"), (84.7, "pass"), (70, "FAIL")):
-        found = comparison.with_paper([run("pacs", "erm", percent=(art, 50, 50, 50))])
+        found = comparison.with_source([run("pacs", "erm", percent=(art, 50, 50, 50))])
         assert verdict(found, table="pacs", row="ERM", setting="Art painting").status == status
 
 
 def test_more_seeds_are_held_to_more():
-    one = comparison.with_paper([run("mnist-c", percent=(95.0, *SCONE[1:]))])
-    many = comparison.with_paper([run("mnist-c", seed=s, percent=(95.0, *SCONE[1:])) for s in range(9)])
-    wide, narrow = (verdict(v, row="SCONE", metric="covariate_acc").tolerance - 0.005 for v in (one, many))
+    one = comparison.with_source([run("mnist-c", percent=(95.0, *SCONE[1:]))])
+    many = comparison.with_source([run("mnist-c", seed=s, percent=(95.0, *SCONE[1:])) for s in range(9)])
+    wide, narrow = (verdict(v, row="SCONE", metric="covariate_acc").tolerance - 0.00005 for v in (one, many))
     assert narrow == pytest.approx(wide * ((1 + 1 / 9) / 2) ** 0.5)
 
 
 def test_smaller_presets_are_not_held_against_the_paper(tmp_path):
     folder = save([run("mnist-c", preset="smoke"), run("digits-c")], tmp_path)
     assert_refused(oodbench("check", folder, "--against", "paper"), "none of its suites was run at full size")
-    assert comparison.with_paper([run("mnist-c", preset="paper", percent=SCONE)])
+    assert comparison.with_source([run("mnist-c", preset="paper", percent=SCONE)])
 
 
 def test_a_failure_is_told_in_words_and_by_the_status(tmp_path):
@@ -118,7 +118,7 @@ def test_the_mean_is_over_the_seeds_that_both_sides_have():
     # Seeds 1 and 2 are shared: 60 and 61 here, 60 and 63 there.
     found = comparison.with_results(digits({0: 0, 1: 60, 2: 61}), digits({1: 60, 2: 63, 3: 99}))
     cell = verdict(found, metric="covariate_acc")
-    assert (cell.measured, cell.expected) == (pytest.approx(60.5), pytest.approx(61.5))
+    assert (cell.measured, cell.expected) == (pytest.approx(0.605), pytest.approx(0.615))
     points = STATED.other_machine.suites["digits-c"]["covariate_acc"]
     assert cell.tolerance == pytest.approx(points * 2 * (0.61 * 0.39) ** 0.5 / 2**0.5)
     assert [v.metric for v in found] == list(FOUR)
@@ -189,7 +189,10 @@ def test_wrong_input_is_answered_in_one_line(tmp_path):
     empty.mkdir()
     assert_refused(oodbench("check", folder), "the following arguments are required: --against")
     assert_refused(oodbench("check", tmp_path / "no", "--against", folder), "there is no results folder")
-    assert_refused(oodbench("check", folder, "--against", "papr"), "there is no results folder 'papr'")
+    assert_refused(
+        oodbench("check", folder, "--against", "papr"), "unknown source or results folder 'papr'; did you mean 'paper'?"
+    )
+    assert_refused(oodbench("check", folder, "--against", "./papr"), "there is no results folder 'papr'")
     assert_refused(oodbench("check", folder, "--against", folder), "is compared with itself; name another folder after")
     assert_refused(oodbench("check", folder, "--against", tmp_path), "holds no results but those of", "name another")
     assert_refused(oodbench("check", empty, "--against", folder), "there are no results in", "oodbench run")
@@ -201,4 +204,18 @@ def test_unreadable_files_are_named_and_skipped(tmp_path):
     here, there = save(digits({0: 60}), tmp_path / "here"), save(digits({0: 60}), tmp_path / "there")
     (here / "broken.json").write_text("{")
     outcome = oodbench("check", here, "--against", there)
-    assert outcome.status == 0 and f"skipped '{here / 'broken.json'}': truncated, or not JSON\n" in outcome.err
+    assert outcome.status == 0 and f"skipped {here / 'broken.json'}: truncated, or not JSON\n" in outcome.err
+
+
+def test_another_source_is_held_to_its_own_numbers_and_its_own_selection(tmp_path):
+    """DomainBed reports 84.7 for ERM on art paintings, the SCONE paper an earlier 88.1."""
+    for art, status in ((84.7, "pass"), (70, "FAIL")):
+        found = comparison.with_source([run("pacs", "erm", percent=(art, 50, 50, 50))], "domainbed")
+        cell = verdict(found, table="domainbed:pacs", row="ERM", setting="Art painting")
+        assert (cell.status, cell.expected) == (status, 0.847)
+    folder = save([run("pacs", "erm", percent=(84.7, 50, 50, 50))], tmp_path)
+    shown = assert_done(oodbench("check", folder, "--against", "domainbed"))
+    assert "pacs domainbed:pacs-oracle: 14 cells missing; make them with: oodbench run --suite pacs\n" in shown
+    assert oodbench("check", folder, "--against", "scone").out == oodbench("check", folder, "--against", "paper").out
+    refused = oodbench("check", save([run("digits-c")], tmp_path / "digits"), "--against", "domainbed")
+    assert_refused(refused, "nothing here is in DomainBed: none of its suites was run at full size")

@@ -21,6 +21,7 @@ from oodbench.report.figures import margin as margin_figure
 from oodbench.report.figures.studies import NotDrawn, Study, beside_each_other, studies
 from oodbench.results import metrics
 from oodbench.results import result as results
+from oodbench.results.folder import read_folder
 
 DETECTION, WILD = "OOD detection", "Learning with wild data"
 PAIR = ("woods", "scone")
@@ -192,7 +193,7 @@ def test_a_sweep_of_margins_differs_in_nothing_else():
 
 def test_out_share_computed_again_is_what_the_selection_noted(folder):
     """The two ways to one curve, for the margins that both trained."""
-    found, _ = results.read_folder(folder)
+    found, _ = read_folder(folder)
     study = next(s for s in studies(found, []) if s.setting == "unseen-digits")
     sweep = margin_figure._longest_sweep(study, [])
     assert sweep.method == "scone" and list(sweep.runs) == [0.0, -2.0, -10.0]
@@ -204,7 +205,7 @@ def test_out_share_computed_again_is_what_the_selection_noted(folder):
 
 
 def test_the_energies_are_those_beside_the_results(folder):
-    found, _ = results.read_folder(folder)
+    found, _ = read_folder(folder)
     drawing = drawn("energies", [r for r in found if r.setting == "unseen-digits"])
     assert [axes.get_title().split(":")[0] for axes in drawing.figure.axes] == ["WOODS", "SCONE"]
     for axes, of_panel in zip(drawing.figure.axes, drawing.sources, strict=True):

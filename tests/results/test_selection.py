@@ -13,6 +13,7 @@ from oodbench.report import layouts
 from oodbench.report.render import render
 from oodbench.report.tables import build
 from oodbench.results import selection
+from oodbench.results.ledger import Ledger
 from oodbench.results.result import EpochAccuracies, Search, write
 from oodbench.results.selection import LEAVE_ONE_OUT, ORACLE, TRAINING_DOMAIN, select
 
@@ -76,8 +77,12 @@ PAIRS = [
 
 
 def chosen(results, rule, **options):
-    (result,) = select(results, rule, **options)
-    return result
+    (measurement,) = measurements(results, rule, **options)
+    return measurement
+
+
+def measurements(results, rule=TRAINING_DOMAIN, **options):
+    return [each for runs in select(Ledger(results), rule, **options).values() for each in runs.measurements]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +91,7 @@ def chosen(results, rule, **options):
 )
 def test_the_three_rules_choose_as_worked_out_by_hand(rule, draw, step, test, on_training):
     result = chosen(SINGLES + PAIRS, rule)
-    assert result.notes["selection"]["draw"] == draw and result.notes["selection"]["step"] == step
+    assert (result.choice.draw, result.choice.step) == (draw, step)
     assert result.metrics["covariate_acc"] == test
     assert result.metrics["id_acc"] == pytest.approx(on_training, abs=1e-12)
 
@@ -112,21 +117,21 @@ def test_every_domain_counts_the_same_whatever_its_size_and_the_held_out_one_nev
 def test_of_equals_the_lowest_draw_and_the_earliest_checkpoint_are_chosen():
     same = [((0.5, 0.5, 0.5), (0.1,)), ((0.5, 0.5, 0.5), (0.2,))]
     runs = [run(epochs=same, draw=d) for d in (1, 0)]
-    told = [chosen(runs, rule).notes["selection"] for rule in (TRAINING_DOMAIN, ORACLE)]
-    assert [(each["draw"], each["epoch"]) for each in told] == [(0, 0), (0, 1)]
+    choices = [chosen(runs, rule).choice for rule in (TRAINING_DOMAIN, ORACLE)]
+    assert [(each.draw, each.epoch) for each in choices] == [(0, 0), (0, 1)]
 
 
 def test_each_seed_is_selected_for_itself():
     other = run(seed=1, epochs=[((0, 0.1, 0.1), (0.7,)), ((0, 0.9, 0.9), (0.8,))])
-    assert [r.metrics["covariate_acc"] for r in select([*SINGLES, other])] == [0.11, 0.8]
-    assert {r.variant for r in select([*SINGLES, other])} == {"v"}
+    assert [each.metrics["covariate_acc"] for each in measurements([*SINGLES, other])] == [0.11, 0.8]
+    assert [runs.left_out for runs in select(Ledger([*SINGLES, other])).values()] == [0]
 
 
 def test_a_missing_pair_leaves_the_cell_empty_and_says_which():
     without = [each for each in PAIRS if each.setting != "covariate=art+photo"]
     result = chosen(SINGLES + without, LEAVE_ONE_OUT)
-    assert result.status == "failed" and result.metrics == {}
-    assert result.error == (
+    assert result.choice is None and result.metrics == {}
+    assert result.problem == (
         "leave-one-domain-out needs runs that hold out art with photo; oodbench run --selection leave-one-domain-out"
     )
     (table,) = build(SINGLES + without, selection=LEAVE_ONE_OUT)
@@ -134,15 +139,15 @@ def test_a_missing_pair_leaves_the_cell_empty_and_says_which():
 
 
 def test_pairs_of_other_draws_or_hyperparameters_do_not_count():
-    assert chosen(SINGLES[:1] + PAIRS[2:], LEAVE_ONE_OUT).status == "failed"
+    assert chosen(SINGLES[:1] + PAIRS[2:], LEAVE_ONE_OUT).problem is not None
     other = [changed(each, recipe=replace(each.config.recipe, lr=9.0)) for each in PAIRS]
-    assert chosen(SINGLES + other, LEAVE_ONE_OUT).status == "failed"
-    assert chosen(SINGLES + [replace(each, method="irm") for each in PAIRS], LEAVE_ONE_OUT).status == "failed"
+    assert chosen(SINGLES + other, LEAVE_ONE_OUT).problem is not None
+    assert chosen(SINGLES + [replace(each, method="irm") for each in PAIRS], LEAVE_ONE_OUT).problem is not None
 
 
 def test_a_draw_without_its_pairs_is_passed_over_and_the_table_says_so():
     result = chosen(SINGLES + PAIRS[:2], LEAVE_ONE_OUT)
-    assert result.notes["selection"]["draw"] == 0 and result.metrics["covariate_acc"] == 0.22
+    assert (result.choice.draw, result.choice.passed_over) == (0, 1) and result.metrics["covariate_acc"] == 0.22
     (table,) = build(SINGLES + PAIRS[:2], selection=LEAVE_ONE_OUT)
     assert table.rows[0].cells[0].note == "selected without draws that failed or lack pairs (seed 0)"
 
@@ -153,7 +158,7 @@ def test_a_failed_draw_is_passed_over_and_the_table_says_so():
     assert table.rows[0].cells[0].percent == "11.00"
     assert table.rows[0].cells[0].note == "selected without draws that failed or lack pairs (seed 0)"
     alone = replace(SINGLES[0], status="failed", error="no number", metrics={}, notes={})
-    assert chosen([alone, failed], TRAINING_DOMAIN).error == "no number"
+    assert chosen([alone, failed], TRAINING_DOMAIN).problem == "no number"
 
 
 def test_runs_are_compared_at_the_same_epoch_though_a_pair_has_fewer_steps():
@@ -189,7 +194,7 @@ def test_results_without_checkpoints_are_shown_as_they_are_of_a_search_the_first
 
 def test_an_unknown_rule_is_answered_with_those_there_are():
     with pytest.raises(UserError, match="unknown selection 'oracel'; did you mean 'oracle'?"):
-        select(SINGLES, "oracel")
+        select(Ledger(SINGLES), "oracel")
 
 
 def everywhere(seed=0, base=0.6):

@@ -19,7 +19,8 @@ import oodbench as public
 from oodbench.data import splits, store
 from oodbench.errors import UserError
 from oodbench.learning.loop import Failed
-from oodbench.results.result import read, read_folder, read_scores
+from oodbench.results.folder import read_folder
+from oodbench.results.result import read, read_scores
 from oodbench.running import execution, plan, trained
 from oodbench.running.provenance import weights_digest
 from oodbench.running.request import request

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from html import escape
 
 from oodbench.report.render.titles import title_of
-from oodbench.report.tables import Figure, Line, Table, plain
+from oodbench.report.tables import Entry, PrintedRow, Table, plain
 
 
 def to_html(table: Table) -> str:
@@ -25,12 +25,12 @@ def to_html(table: Table) -> str:
     return f"<table>{caption}<thead>{head}</thead><tbody>{''.join(body)}</tbody></table><p><small>{below}</small></p>"
 
 
-def _line(line: Line, marks: dict[str, str]) -> str:
+def _line(line: PrintedRow, marks: dict[str, str]) -> str:
     heads = [_escaped(head) if line.is_measured else f"<em>{_escaped(head)}</em>" for head in line.heads]
-    return f"<tr>{_cells('th', heads)}{_cells('td', [_number(figure, marks) for figure in line.figures])}</tr>"
+    return f"<tr>{_cells('th', heads)}{_cells('td', [_number(figure, marks) for figure in line.entries])}</tr>"
 
 
-def _number(figure: Figure, marks: dict[str, str]) -> str:
+def _number(figure: Entry, marks: dict[str, str]) -> str:
     text = _escaped(f"{figure.text} ± {figure.error}" if figure.error else figure.text)
     mark = f"<sup>{marks[figure.note]}</sup>" if figure.note else ""
     return (f"<strong>{text}</strong>" if figure.best else text) + mark

@@ -5,7 +5,7 @@ import unicodedata
 from dataclasses import replace
 
 from oodbench.report.render.titles import arrow
-from oodbench.report.tables import Figure, Line, Row, Table, plain
+from oodbench.report.tables import Entry, PrintedRow, Row, Table, plain
 
 # What plain pdflatex would obey or not know. Braces around [ and * hide them from the \\ of the row above.
 SYMBOLS = {"±": "pm", "×": "times", "≤": "le", "≥": "ge", "↑": "uparrow", "↓": "downarrow", "π": "pi", "η": "eta"}
@@ -97,14 +97,14 @@ def _tabular(table: Table, columns: int) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
-def _line(line: Line, marks: dict[str, str]) -> str:
+def _line(line: PrintedRow, marks: dict[str, str]) -> str:
     heads = [_escaped(head) for head in line.heads]
     if not line.is_measured:
         heads = [rf"\quad\emph{{{head}}}" if head else "" for head in heads]
-    return " & ".join([*heads, *(_number(figure, marks) for figure in line.figures)]) + r" \\"
+    return " & ".join([*heads, *(_number(figure, marks) for figure in line.entries)]) + r" \\"
 
 
-def _number(figure: Figure, marks: dict[str, str]) -> str:
+def _number(figure: Entry, marks: dict[str, str]) -> str:
     text = "--" if figure.text == "–" else _escaped(figure.text)
     text = rf"\textbf{{{text}}}" if figure.best else text
     error = rf"$_{{\pm {figure.error}}}$" if figure.error else ""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from oodbench.report.render.titles import title_of
-from oodbench.report.tables import Figure, Table, plain
+from oodbench.report.tables import Entry, Table, plain
 
 
 def to_markdown(table: Table) -> str:
@@ -16,7 +16,7 @@ def to_markdown(table: Table) -> str:
     titles = [f"**{title_of(m)}**" for m in table.metrics]
     lines = [(i, line) for i, row in enumerate(table.rows) for line in row.lines]
     count = len(table.settings) * len(table.metrics)
-    columns = [_column([line.figures[c] for _, line in lines], marks) for c in range(count)]
+    columns = [_column([line.entries[c] for _, line in lines], marks) for c in range(count)]
     body = [[*[""] * len(first), *titles * len(table.settings)]]
     for (i, line), *numbers in zip(lines, *columns, strict=True):
         if line.is_measured and table.opens_group(i) and table.rows[i].group:
@@ -39,7 +39,7 @@ def _line(cells: Sequence[str], widths: list[int], heads: int) -> str:
     return f"| {' | '.join(padded)} |"
 
 
-def _column(figures: list[Figure], marks: dict[str, str]) -> list[str]:
+def _column(figures: list[Entry], marks: dict[str, str]) -> list[str]:
     """Spaces stand where other figures have stars or a mark, so that they line up on a terminal."""
     stars = "  " if any(figure.best for figure in figures) else ""
     tail = max(len(marks.get(figure.note, "")) for figure in figures)

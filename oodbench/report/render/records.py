@@ -35,10 +35,8 @@ def _reported(cell: Cell) -> dict[str, Any]:
     if not cell.reported:
         return dict.fromkeys(REPORTED)
     first = cell.reported[0]
-    value, error = (None if n is None else round(n / 100, first.decimals + 2) for n in (first.value, first.error))
-    difference = None if cell.difference is None else cell.difference / 100
     marks = " ".join(dict.fromkeys(mark.kind for mark in first.marks)) or None
-    return dict(zip(REPORTED, (value, error, difference, marks, first.note or None), strict=True))
+    return dict(zip(REPORTED, (first.value, first.error, cell.difference, marks, first.note or None), strict=True))
 
 
 def to_csv(tables: list[Table]) -> str:

@@ -3,7 +3,7 @@
 from tabulate import tabulate
 
 from oodbench.report.render.titles import title_of
-from oodbench.report.tables import Figure, Table, plain
+from oodbench.report.tables import Entry, Table, plain
 
 
 def to_text(table: Table) -> str:
@@ -28,7 +28,7 @@ def to_text(table: Table) -> str:
 def _block(table: Table, titles: list[str], own: slice, marks: dict[str, str]) -> str:
     """The rows under some of the columns."""
     lines = [(i, line) for i, row in enumerate(table.rows) for line in row.lines]
-    shown = [line.figures[own] for _, line in lines]
+    shown = [line.entries[own] for _, line in lines]
     columns = [_column([figures[c] for figures in shown], marks) for c in range(len(titles))]
     body: list[list[str]] = []
     for (i, line), *numbers in zip(lines, *columns, strict=True):
@@ -48,7 +48,7 @@ def _block(table: Table, titles: list[str], own: slice, marks: dict[str, str]) -
     )
 
 
-def _column(figures: list[Figure], marks: dict[str, str]) -> list[str]:
+def _column(figures: list[Entry], marks: dict[str, str]) -> list[str]:
     """Figures line up, and so do their errors and marks."""
     width = max(len(figure.error) for figure in figures)
     tail = max(len(marks.get(figure.note, "")) for figure in figures)

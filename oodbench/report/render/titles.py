@@ -1,6 +1,6 @@
 """What stands above a column of numbers."""
 
-from oodbench.report.reported import OUT_SHARE
+from oodbench.report.numbers import OUT_SHARE
 from oodbench.results.metrics import Metric
 
 
