@@ -8,6 +8,7 @@ from oodbench.config import suite as suites
 from oodbench.config.registry import Registry
 from oodbench.report import layouts, render
 from oodbench.results import result as ledger
+from oodbench.results.folder import read_folder
 from oodbench.results.selection import TRAINING_DOMAIN
 from oodbench.running import plan as planning
 
@@ -72,7 +73,7 @@ def run(
 
 def read_results(folder: str | Path = "results") -> "list[Result]":
     """Every readable result below a folder."""
-    return ledger.read_folder(Path(folder))[0]
+    return read_folder(Path(folder))[0]
 
 
 def table(

@@ -9,7 +9,8 @@ import pytest
 
 import oodbench
 from oodbench.cli import main
-from oodbench.results.result import read_folder, read_scores
+from oodbench.results.folder import read_folder
+from oodbench.results.result import read_scores
 
 
 def numbers(folder):

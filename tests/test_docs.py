@@ -9,7 +9,7 @@ import pytest
 from oodbench.cli import _parser as parser
 from oodbench.cli import main
 from oodbench.config.cards import read_cards
-from oodbench.results import result
+from oodbench.results.folder import read_folder
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -56,7 +56,7 @@ def test_the_walkthrough_s_methods_run_and_are_as_short_as_it_says(tmp_path, mon
     for name in blocks:
         given += ["--plugin", name]
     assert main([*given, "--methods", "max-logit,label-smoothing,label-smoothing+max-logit"]) == 0
-    found, problems = result.read_folder(Path("out"))
+    found, problems = read_folder(Path("out"))
     assert not problems
     assert {r.method for r in found} == {"max-logit", "label-smoothing", "label-smoothing+max-logit"}
     assert {r.method: r.group for r in found}["max-logit"] == "OOD detection"

@@ -11,7 +11,7 @@ from oodbench.errors import UserError
 from oodbench.report import comparison, reported
 from oodbench.report.comparison import Verdict
 from oodbench.report.reported import SHOWN
-from oodbench.results import result as ledger
+from oodbench.results.folder import read_folder
 from oodbench.results.result import Result
 
 PAPER = "paper"
@@ -54,7 +54,7 @@ def main(given: argparse.Namespace) -> int:
 
 
 def _read(folder: Path) -> list[Result]:
-    found, problems = ledger.read_folder(folder)
+    found, problems = read_folder(folder)
     for path, problem in problems.items():
         print(f"oodbench: skipped '{path}': {problem}", file=sys.stderr)
     if not found:

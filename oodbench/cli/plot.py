@@ -8,7 +8,7 @@ from pathlib import Path
 
 from oodbench.errors import UserError, unknown
 from oodbench.files import write_atomically
-from oodbench.results import result as ledger
+from oodbench.results.folder import read_folder
 
 FIGURES = {
     "tradeoff": "OOD accuracy against FPR, all methods",
@@ -41,7 +41,7 @@ def main(given: argparse.Namespace) -> int:
     names = _names("figure", given.only, FIGURES)
     if not names:
         raise UserError(f"--only names no figure; choose from: {', '.join(FIGURES)}")
-    found, problems = ledger.read_folder(folder)
+    found, problems = read_folder(folder)
     for path, reason in problems.items():
         print(f"oodbench: skipped {path}: {reason}", file=sys.stderr)
     if not found:

@@ -17,7 +17,7 @@ from oodbench.config.registry import Registry
 from oodbench.errors import UserError
 from oodbench.files import write_text
 from oodbench.report import render, tables
-from oodbench.results import result as ledger
+from oodbench.results.folder import read_folder
 from oodbench.results.metrics import METRICS
 from oodbench.results.selection import TRAINING_DOMAIN
 from oodbench.running import plan as planning
@@ -192,7 +192,7 @@ def _save_splits(plan: "Plan") -> None:
 def _print_tables(plan: "Plan", selection: str) -> None:
     """The table of this suite, on screen and beside its results."""
     home = plan.folder / plan.suite.label
-    found, problems = ledger.read_folder(home)
+    found, problems = read_folder(home)
     report_problems(problems)
     built = tables.build(found, selection=selection)
     for format, name in (("markdown", "table.md"), ("latex", "table.tex")):

@@ -8,7 +8,7 @@ from typing import Literal
 from oodbench.cli.parser import one_of
 from oodbench.errors import UserError, unknown
 from oodbench.report import layouts, render, tables
-from oodbench.results import result as ledger
+from oodbench.results.folder import read_folder
 from oodbench.results.metrics import METRICS
 from oodbench.results.selection import RULES, TRAINING_DOMAIN
 
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(given: argparse.Namespace) -> int:
-    found, problems = ledger.read_folder(Path(given.folder))
+    found, problems = read_folder(Path(given.folder))
     report_problems(problems)
     if not (given.seeds == "all" or (given.seeds.isdecimal() and int(given.seeds) > 0)):
         raise UserError(f"--seeds {given.seeds} is neither 'all' nor a number from 1; say how many seeds to average")

@@ -19,7 +19,6 @@ import numpy as np
 from oodbench.config.recipe import Recipe
 from oodbench.config.schema import Misfit, conform, spell
 from oodbench.config.suite import Contents, Setting, Suite
-from oodbench.errors import UserError
 from oodbench.files import write_atomically, write_text
 from oodbench.results.metrics import Scored
 
@@ -282,26 +281,3 @@ def read_scores(path: Path) -> dict[str, Scored]:
     with np.load(path.with_suffix(".npz"), allow_pickle=False) as arrays:
         splits = dict.fromkeys(name.rsplit("_", 1)[0] for name in arrays.files)
         return {s: Scored(arrays[f"{s}_scores"], arrays[f"{s}_predictions"], arrays.get(f"{s}_labels")) for s in splits}
-
-
-def read_folder(folder: Path) -> tuple[list[Result], dict[Path, str]]:
-    """Every result below a folder, and what could not be read and why."""
-    if not folder.is_dir():
-        raise UserError(
-            f"there is no results folder '{folder}'; make one with: oodbench run --suite digits-c --results {folder}"
-        )
-    results, problems = [], {}
-    for path in sorted(_json_files(folder)):
-        try:
-            results.append(read(path))
-        except Unreadable as error:
-            problems[path] = str(error)
-    return results, problems
-
-
-def _json_files(folder: Path) -> list[Path]:
-    found = []
-    for parent, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [Path(parent, name) for name in files if name.endswith(".json") and not name.startswith(".")]
-    return found

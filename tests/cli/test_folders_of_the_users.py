@@ -10,7 +10,7 @@ import oodbench as package
 from oodbench.config import suite as suites
 from oodbench.data import splits, store
 from oodbench.errors import UserError
-from oodbench.results.result import read_folder
+from oodbench.results.folder import read_folder
 
 JPEG = (
     "'odd' holds JPEG files, 'digits' does not: a detector can learn the encoding; "

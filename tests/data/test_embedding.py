@@ -19,7 +19,7 @@ from oodbench.data import embedding, splits
 from oodbench.data.sources import PyPI, Unavailable
 from oodbench.data.weights import WEIGHTS, EfficientNetLite0
 from oodbench.errors import UserError
-from oodbench.results.result import read_folder
+from oodbench.results.folder import read_folder
 from oodbench.running import plan
 from oodbench.running.execution import build_model
 

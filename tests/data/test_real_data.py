@@ -12,7 +12,7 @@ from test_real_suites import assert_kept_apart_and_in_proportion, both_seeds, ev
 from oodbench.config import suite as suites
 from oodbench.data import splits, store
 from oodbench.data.stored import Fetched
-from oodbench.results.result import read_folder
+from oodbench.results.folder import read_folder
 
 
 @pytest.mark.slow

@@ -18,8 +18,9 @@ from oodbench.learning.batches import Data
 from oodbench.learning.domain_accuracy import observer
 from oodbench.learning.loop import OBSERVED_EPOCHS, observed_epochs
 from oodbench.learning.method import Loop
+from oodbench.results.folder import read_folder
 from oodbench.results.metrics import accuracy
-from oodbench.results.result import EpochAccuracies, read_folder, read_scores
+from oodbench.results.result import EpochAccuracies, read_scores
 from oodbench.running.execution import build_model
 
 CPU = torch.device("cpu")

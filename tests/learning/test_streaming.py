@@ -19,7 +19,7 @@ from oodbench.data.pictures import Pictures
 from oodbench.errors import UserError
 from oodbench.learning.batches import Data, Split, Streamed, WildMixture, _ahead, as_rows
 from oodbench.learning.outputs import forward
-from oodbench.results.result import read_folder
+from oodbench.results.folder import read_folder
 
 CPU = torch.device("cpu")
 RECIPE = Recipe(epochs=1, batch_size=8, lr=0.1)

@@ -26,7 +26,7 @@ from oodbench.methods.mmd import kernel
 from oodbench.methods.mtl import Embeddings
 from oodbench.methods.rsc import top
 from oodbench.methods.sagnet import content_randomised, restyled, style, style_randomised
-from oodbench.results.result import read_folder
+from oodbench.results.folder import read_folder
 
 CARDS = Registry().cards
 COMPARING = ["groupdro", "i-mixup", "mldg", "coral", "mmd", "dann", "cdann", "mtl", "arm"]

@@ -18,6 +18,7 @@ from oodbench.config import suite as suites
 from oodbench.report import figures
 from oodbench.results import metrics
 from oodbench.results import result as results
+from oodbench.results.folder import read_folder
 
 DETECTION, WILD = "OOD detection", "Learning with wild data"
 PAIR = ("woods", "scone")
@@ -176,7 +177,7 @@ def test_the_margin_falls_from_left_to_right_with_the_choice_that_was_noted():
 
 def test_out_share_computed_again_is_what_the_selection_noted(folder):
     """The two ways to one curve, for the margins that both trained."""
-    found, _ = results.read_folder(folder)
+    found, _ = read_folder(folder)
     study = next(s for s in figures.studies(found, []) if s.setting == "unseen-digits")
     margins, automatic = figures._margin_sweep(study, [])
     assert sorted(margins) == [-10.0, -2.0, 0.0]
@@ -188,7 +189,7 @@ def test_out_share_computed_again_is_what_the_selection_noted(folder):
 
 
 def test_the_energies_are_those_beside_the_results(folder):
-    found, _ = results.read_folder(folder)
+    found, _ = read_folder(folder)
     drawing = drawn("energies", [r for r in found if r.setting == "unseen-digits"])
     assert [axes.get_title().split(":")[0] for axes in drawing.figure.axes] == ["WOODS", "SCONE"]
     for axes, of_panel in zip(drawing.figure.axes, drawing.sources, strict=True):

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from oodbench.config.registry import Registry
+from oodbench.results.folder import read_folder
 from oodbench.results.metrics import evaluate
-from oodbench.results.result import read_folder, read_scores
+from oodbench.results.result import read_scores
 from oodbench.running import plan
 
 HOME = Path(__file__).parents[2] / "results" / "reference"

@@ -14,8 +14,9 @@ from oodbench.data import splits
 from oodbench.errors import UserError
 from oodbench.report import render, tables
 from oodbench.results import result as results
+from oodbench.results.folder import read_folder
 from oodbench.results.metrics import METRICS, Scored, evaluate
-from oodbench.results.result import SCHEMA, Result, Unreadable, read, read_folder, read_scores, write
+from oodbench.results.result import SCHEMA, Result, Unreadable, read, read_scores, write
 from oodbench.running import execution
 from oodbench.seeds import derive
 

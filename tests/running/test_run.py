@@ -24,8 +24,9 @@ from oodbench.cli import main
 from oodbench.config.suite import suite_files
 from oodbench.data import splits
 from oodbench.errors import UserError
+from oodbench.results.folder import read_folder
 from oodbench.results.metrics import METRICS, evaluate
-from oodbench.results.result import read, read_folder, read_scores
+from oodbench.results.result import read, read_scores
 
 METHODS = "msp,knn,scone"  # a training that two share, and one that starts from it
 CELLS = 3
