@@ -36,7 +36,7 @@ COMMANDS = {  # the module of each, what it does, an example
     "check": (
         "check",
         "compare results with the paper or with other results; status 1 if a cell is off by more than its tolerance",
-        "oodbench check results/demo --against results/",
+        "oodbench check results/demo --against results/reference",
     ),
     "plot": ("plot", "draw the figures of a results folder", "oodbench plot results/"),
     "check-method": (

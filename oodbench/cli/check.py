@@ -1,24 +1,24 @@
 """`oodbench check`: results against the paper or against other results, cell by cell."""
 
 import argparse
-import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from tabulate import tabulate
 
+from oodbench.cli.results_given import add_results, read_given
 from oodbench.errors import UserError
 from oodbench.report import comparison, reported
 from oodbench.report.comparison import Verdict
 from oodbench.report.reported import SHOWN
-from oodbench.results.folder import read_folder
 from oodbench.results.result import Result
 
 PAPER = "paper"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="DIR", help="a results folder")
+    add_results(parser)
     parser.add_argument(
         "--against",
         required=True,
@@ -39,13 +39,14 @@ def main(given: argparse.Namespace) -> int:
     if given.against == PAPER:
         if given.same_machine:
             raise UserError("--same-machine is for two results folders; leave it out with --against paper")
-        verdicts = comparison.with_paper(_read(folder))
+        verdicts = comparison.with_paper(read_given(given.folder, given.beside))
     else:
         other = Path(given.against)
         if folder.resolve() == other.resolve():
             raise UserError(f"'{folder}' is compared with itself; name another folder after --against")
-        ours, theirs = _outside(_read(folder), other, folder), _outside(_read(other), folder, other)
-        verdicts = comparison.with_results(ours, theirs, given.same_machine)
+        ours = _outside(read_given(given.folder, given.beside), other, folder)
+        theirs = [replace(each, collection=None) for each in _outside(read_given(given.against), folder, other)]
+        verdicts = _compared(ours, theirs, given.same_machine)
         _print_rest(ours, verdicts)
     _print(verdicts)
     counts = Counter(verdict.status for verdict in verdicts)
@@ -53,13 +54,15 @@ def main(given: argparse.Namespace) -> int:
     return 1 if counts["FAIL"] or (given.complete and counts["missing"]) else 0
 
 
-def _read(folder: Path) -> list[Result]:
-    found, problems = read_folder(folder)
-    for path, problem in problems.items():
-        print(f"oodbench: skipped '{path}': {problem}", file=sys.stderr)
-    if not found:
-        raise UserError(f"there are no results in '{folder}'; make some with: oodbench run --results {folder}")
-    return found
+def _compared(ours: list[Result], theirs: list[Result], same_machine: bool) -> list[Verdict]:
+    """Each collection on its own; that of the other side does not matter."""
+    verdicts = []
+    for collection in dict.fromkeys(each.collection for each in ours):
+        some = [replace(each, collection=None) for each in ours if each.collection == collection]
+        compared = comparison.with_results(some, theirs, same_machine)
+        mark = "" if collection is None else f" ({collection})"
+        verdicts += [replace(verdict, suite=f"{verdict.suite}{mark}") for verdict in compared]
+    return verdicts
 
 
 def _outside(results: list[Result], inner: Path, outer: Path) -> list[Result]:

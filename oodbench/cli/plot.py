@@ -2,13 +2,12 @@
 
 import argparse
 import re
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from oodbench.cli.results_given import add_results, read_given
 from oodbench.errors import UserError, unknown
 from oodbench.files import write_atomically
-from oodbench.results.folder import read_folder
 
 FIGURES = {
     "tradeoff": "OOD accuracy against FPR, all methods",
@@ -21,7 +20,7 @@ COMPARED = "woods,scone"  # the pair of the paper's figures
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="DIR", help="a results folder")
+    add_results(parser)
     parser.add_argument("--out", metavar="FOLDER", help="where figures go (default: DIR/figures)")
     told = "; ".join(f"{name}: {what}" for name, what in FIGURES.items())
     parser.add_argument("--only", default=",".join(FIGURES), metavar="A,B", help=f"of these (default: all). {told}")
@@ -41,13 +40,9 @@ def main(given: argparse.Namespace) -> int:
     names = _names("figure", given.only, FIGURES)
     if not names:
         raise UserError(f"--only names no figure; choose from: {', '.join(FIGURES)}")
-    found, problems = read_folder(folder)
-    for path, reason in problems.items():
-        print(f"oodbench: skipped {path}: {reason}", file=sys.stderr)
-    if not found:
-        raise UserError(f"no results in '{folder}'; run some with: oodbench run --suite digits-c --results {folder}")
-    methods = _names("method of these results", given.methods, {r.method for r in found})
-    settings = {r.setting for r in found}
+    results = read_given(given.folder, given.beside)
+    methods = _names("method of these results", given.methods, {r.method for r in results})
+    settings = {r.setting for r in results}
     for setting in given.setting:
         if setting not in settings:
             raise unknown("setting of these results", setting, settings)
@@ -55,7 +50,7 @@ def main(given: argparse.Namespace) -> int:
 
     out = Path(given.out) if given.out else folder / "figures"
     written, reasons = 0, []
-    for study in figures.studies(found, given.setting):
+    for study in figures.studies(results, given.setting):
         for name in names:
             try:
                 drawing = figures.draw(name, study, methods, COMPARED.split(","))

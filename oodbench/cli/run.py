@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oodbench.cli import data
-from oodbench.cli.table import report_problems
+from oodbench.cli.results_given import report_problems
 from oodbench.config import suite as suites
 from oodbench.config.registry import Registry
 from oodbench.errors import UserError

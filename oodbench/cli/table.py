@@ -2,19 +2,20 @@
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Literal
 
 from oodbench.cli.parser import one_of
-from oodbench.errors import UserError, unknown
+from oodbench.cli.results_given import add_results, read_given
+from oodbench.errors import UserError
 from oodbench.report import layouts, render, tables
-from oodbench.results.folder import read_folder
 from oodbench.results.metrics import METRICS
 from oodbench.results.selection import RULES, TRAINING_DOMAIN
 
+REPORTED = "reported"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="DIR", help="a results folder")
+    add_results(parser, [REPORTED], "reported: what the paper reports, and the difference; ")
     parser.add_argument(
         "--format",
         default="markdown",
@@ -40,29 +41,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help=f"what chooses checkpoints where domains are held out: {', '.join(RULES)} (default: {TRAINING_DOMAIN})",
     )
-    parser.add_argument("--with", dest="beside", metavar="reported", help="what the paper reports, and the difference")
 
 
 def main(given: argparse.Namespace) -> int:
-    found, problems = read_folder(Path(given.folder))
-    report_problems(problems)
+    results = read_given(given.folder, given.beside)
     if not (given.seeds == "all" or (given.seeds.isdecimal() and int(given.seeds) > 0)):
         raise UserError(f"--seeds {given.seeds} is neither 'all' nor a number from 1; say how many seeds to average")
     seeds: int | Literal["all"] = "all" if given.seeds == "all" else int(given.seeds)
-    if given.beside not in (None, "reported"):
-        raise unknown("choice of --with", given.beside, ["reported"])
-    if given.selection is not None and not any(result.domain_accuracies for result in found):
+    if given.selection is not None and not any(result.domain_accuracies for result in results):
         print(
             "oodbench: no result here has epochs to select from; --selection changes nothing",
             file=sys.stderr,
         )
     metrics = None if given.metrics is None else [name.strip() for name in given.metrics.split(",") if name.strip()]
     selection = given.selection or TRAINING_DOMAIN
-    built = layouts.assemble(found, metrics, seeds, given.layout, given.beside is not None, selection)
+    built = layouts.assemble(results, metrics, seeds, given.layout, REPORTED in given.beside, selection)
     print(render.render(built, given.format), end="")
     return 0
-
-
-def report_problems(problems: dict[Path, str]) -> None:
-    for path, reason in problems.items():
-        print(f"oodbench: skipped {path}: {reason}", file=sys.stderr)

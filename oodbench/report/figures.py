@@ -6,6 +6,7 @@ a hatch tells too. torch is imported only by what must pass images through a net
 
 import io
 import math
+import os
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -127,7 +128,7 @@ def encode(drawing: Drawing, folder: Path) -> dict[str, bytes]:
         png, pdf = io.BytesIO(), io.BytesIO()
         drawing.figure.savefig(png, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
         drawing.figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
-    paths = [r.path.relative_to(folder).as_posix() for r in drawing.sources if r.path is not None]
+    paths = [Path(os.path.relpath(r.path, folder)).as_posix() for r in drawing.sources if r.path is not None]
     text = f"{fill(drawing.caption, 100)}\n\nMade from:\n" + "".join(f"  {path}\n" for path in sorted(set(paths)))
     return {"png": png.getvalue(), "pdf": pdf.getvalue(), "txt": text.encode()}
 

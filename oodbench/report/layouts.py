@@ -13,6 +13,7 @@ from oodbench.config.schema import values_of
 from oodbench.config.suite import NONE
 from oodbench.errors import UserError, unknown
 from oodbench.report import reported as reference
+from oodbench.report.origins import replaced
 from oodbench.report.reported import OUT_SHARE, SHOWN, Number, ReportedRow, ReportedTable
 from oodbench.report.tables import (
     DEFAULT_METRICS,
@@ -155,7 +156,7 @@ def fill(layout: str, results: list[Result], seeds: int | None = None, selection
         heads=tuple(specification.heads),
         layout=layout,
         caption=" ".join(filter(None, [specification.caption, printed, describe(selected, selection, last_only)])),
-        notes=tuple(specification.notes),
+        notes=(*specification.notes, *replaced(results)),
         reported_notes=tuple(specification.reported_notes),
         marks_best=specification.best,
     )

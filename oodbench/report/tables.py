@@ -14,6 +14,7 @@ from typing import Literal
 
 from oodbench.config.registry import display_names
 from oodbench.errors import UserError, unknown
+from oodbench.report.origins import replaced
 from oodbench.report.reported import Number
 from oodbench.results import selection as model_selection
 from oodbench.results.metrics import METRICS, Metric
@@ -214,8 +215,9 @@ def build(
     shown = [METRICS[name] for name in dict.fromkeys(metrics)]
     tables = []
     for suite, found in by_suite(results).items():
+        notes = replaced(found)
         if selection is None:
-            tables.append(_table(suite, found, shown, kept))
+            tables.append(replace(_table(suite, found, shown, kept), notes=notes))
             continue
         kinds = model_selection.by_protocol(found)
         for some, last_only in kinds:
@@ -223,7 +225,7 @@ def build(
             caption = [model_selection.describe(selected, selection, last_only), TRANSDUCTIVE if last_only else ""]
             table = _table(suite, selected, shown, kept)
             part = "with a semantic set" if last_only and len(kinds) > 1 else ""
-            tables.append(replace(table, part=part, caption=" ".join(filter(None, caption))))
+            tables.append(replace(table, part=part, caption=" ".join(filter(None, caption)), notes=notes))
     return tables
 
 

@@ -448,12 +448,14 @@ def test_files_that_are_no_results_are_named_skipped_and_kept(command, copied):
     lines = outcome.err.splitlines()
     assert len(lines) == len(spoilt)
     for path, reason in spoilt.items():
-        assert any(line.startswith(f"oodbench: skipped {path}: {reason}") for line in lines)
+        assert any(line.startswith(f"oodbench: skipped '{path}': {reason}") for line in lines)
     assert files_below(copied) == before
 
 
 def test_an_empty_results_folder_and_a_file_in_its_place_are_told(tmp_path):
-    message = "no results to show; run one with: oodbench run --suite digits-c --methods msp"
+    message = (
+        f"there are no results in '{tmp_path}'; make some with: oodbench run --suite digits-c --results {tmp_path}"
+    )
     assert_refused(oodbench("table", tmp_path), message)
     (tmp_path / "foreign.json").write_text("{}")
     outcome = oodbench("table", tmp_path)

@@ -1,0 +1,49 @@
+"""DIR and `--with` of the commands that show results: which results they name, and what is said about reading them."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from oodbench.cli.parser import one_of
+from oodbench.errors import UserError
+from oodbench.results.folder import COLLECTIONS, read_with
+from oodbench.results.result import Result
+
+
+def add_results(parser: argparse.ArgumentParser, also: Sequence[str] = (), about: str = "") -> None:
+    """`also`: what else a command may set beside results, and a word about it."""
+    parser.add_argument("folder", metavar="DIR", help="a results folder")
+    choices = [*also, *COLLECTIONS]
+    parser.add_argument(
+        "--with",
+        dest="beside",
+        action="append",
+        default=[],
+        type=one_of("choice of --with", choices),
+        metavar="NAME",
+        help=f"{about}{', '.join(COLLECTIONS)}: results of that collection too, each apart; may be repeated",
+    )
+
+
+def read_given(folder: str, beside: Sequence[str] = ()) -> list[Result]:
+    """The results of a folder and of the collections among `beside`; there is at least one."""
+    path = Path(folder)
+    reading = read_with(path, [name for name in beside if name in COLLECTIONS])
+    report_problems(reading.problems)
+    if not reading.results:
+        raise UserError(
+            f"there are no results in '{path}'; make some with: oodbench run --suite digits-c --results {path}"
+        )
+    if reading.stand_in is not None:
+        print(
+            f"oodbench: there are no results of yours in '{path}'; these are the reference results, "
+            f"of '{reading.stand_in}'",
+            file=sys.stderr,
+        )
+    return reading.results
+
+
+def report_problems(problems: dict[Path, str]) -> None:
+    for path, reason in problems.items():
+        print(f"oodbench: skipped '{path}': {reason}", file=sys.stderr)
