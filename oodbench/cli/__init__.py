@@ -39,6 +39,11 @@ COMMANDS = {  # the module of each, what it does, an example
         "oodbench check results/demo --against results/reference",
     ),
     "plot": ("plot", "draw the figures of a results folder", "oodbench plot results/"),
+    "rescore": (
+        "rescore",
+        "compute the metrics of results again from their raw scores; status 1 if some have none",
+        "oodbench rescore results/ --dry-run",
+    ),
     "check-method": (
         "check_method",
         "try the rules that every method keeps on a file of yours; status 1 if it breaks one",
