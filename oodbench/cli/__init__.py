@@ -32,7 +32,7 @@ COMMANDS = {  # the module of each, what it does, an example
     ),
     "table": ("table", "print the results of a folder as tables", "oodbench table results/ --format latex"),
     "list": ("list", "list methods, suites, data sets and networks", "oodbench list methods"),
-    "show": ("show", "describe a method, suite, data set or network", "oodbench show knn"),
+    "show": ("show", "describe a method, suite, data set, network or result", "oodbench show knn"),
     "check": (
         "check",
         "compare results with the paper or with other results; status 1 if a cell is off by more than its tolerance",
