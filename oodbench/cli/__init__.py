@@ -39,6 +39,16 @@ COMMANDS = {  # the module of each, what it does, an example
         "oodbench check results/demo --against results/reference",
     ),
     "plot": ("plot", "draw the figures of a results folder", "oodbench plot results/"),
+    "status": (
+        "status",
+        "say what is done in a results folder, what failed and what runs, in all processes that share it",
+        "oodbench status results/",
+    ),
+    "remove": (
+        "remove",
+        "delete cells of a results folder after showing which; weights stay",
+        "oodbench remove results/ --failed",
+    ),
     "rescore": (
         "rescore",
         "compute the metrics of results again from their raw scores; status 1 if some have none",

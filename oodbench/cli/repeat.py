@@ -120,5 +120,5 @@ def _how(result: Result, today: Contents) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    """As `--set` reads it back."""
-    return value if isinstance(value, str) else json.dumps(value)
+    """As `--set` reads it back; a comma outside brackets and quotes would separate two values."""
+    return value if isinstance(value, str) and not set(value) & set(",[]{}()\"'") else json.dumps(value)

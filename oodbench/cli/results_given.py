@@ -33,7 +33,7 @@ def read_given(folder: str, beside: Sequence[str] = ()) -> list[Result]:
     report_problems(reading.problems)
     if not reading.results:
         raise UserError(
-            f"there are no results in '{path}'; make some with: oodbench run --suite digits-c --results {path}"
+            f"there are no results in '{path}'; run some with: oodbench run --suite digits-c --results {path}"
         )
     if reading.stand_in is not None:
         print(
@@ -46,4 +46,4 @@ def read_given(folder: str, beside: Sequence[str] = ()) -> list[Result]:
 
 def report_problems(problems: dict[Path, str]) -> None:
     for path, reason in problems.items():
-        print(f"oodbench: skipped '{path}': {reason}", file=sys.stderr)
+        print(f"oodbench: skipped {path}: {reason}", file=sys.stderr)

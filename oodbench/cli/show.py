@@ -15,7 +15,7 @@ from oodbench.errors import UserError, unknown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME|RESULT.json", help="a name of `oodbench list`, or the file of a result")
+    parser.add_argument("name", help="a name of `oodbench list`, or the file of a result")
     add_plugins(parser)
 
 

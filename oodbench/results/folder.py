@@ -16,6 +16,7 @@ from oodbench.errors import UserError
 from oodbench.results.result import Result, Unreadable, read
 
 COLLECTION = "COLLECTION"  # the name of the file
+SUFFIXES = (".json", ".npz", ".jsonl")  # of the files of a cell
 REFERENCE = "reference"
 # The words it may hold, and what to do where there are no such results.
 COLLECTIONS = {
@@ -65,6 +66,18 @@ def read_folder(folder: Path) -> tuple[list[Result], dict[Path, str]]:
         except Unreadable as error:
             problems[path] = str(error)
     return results, problems
+
+
+def remove(result: Result, folder: Path) -> None:
+    """Delete a cell's result, scores and log, and the folders that this leaves empty. The result goes first: one that
+    exists is complete."""
+    assert result.path is not None
+    for suffix in SUFFIXES:
+        result.path.with_suffix(suffix).unlink(missing_ok=True)
+    for parent in result.path.parents:
+        if parent == folder or any(parent.iterdir()):
+            return
+        parent.rmdir()
 
 
 def _walk(folder: Path) -> tuple[list[Path], dict[Path, str]]:

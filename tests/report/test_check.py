@@ -201,4 +201,4 @@ def test_unreadable_files_are_named_and_skipped(tmp_path):
     here, there = save(digits({0: 60}), tmp_path / "here"), save(digits({0: 60}), tmp_path / "there")
     (here / "broken.json").write_text("{")
     outcome = oodbench("check", here, "--against", there)
-    assert outcome.status == 0 and f"skipped '{here / 'broken.json'}': truncated, or not JSON\n" in outcome.err
+    assert outcome.status == 0 and f"skipped {here / 'broken.json'}: truncated, or not JSON\n" in outcome.err

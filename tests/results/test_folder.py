@@ -101,7 +101,7 @@ def test_the_demo_does_not_stand_in(home):
     for path in [*(home / "digits-c").rglob("*.json"), *(home / "reference").rglob("*.json")]:
         path.unlink()
     (home / "reference" / "COLLECTION").unlink()
-    assert_refused(oodbench("table", home), f"there are no results in '{home}'; make some with: oodbench run")
+    assert_refused(oodbench("table", home), f"there are no results in '{home}'; run some with: oodbench run")
 
 
 def test_collections_fill_tables_of_their_own(home):
