@@ -1,7 +1,9 @@
 """Whose results a folder shows: one's own, unless a collection is asked for."""
 
+from pathlib import Path
+
 import pytest
-from command_line import assert_done, assert_refused, oodbench
+from command_line import assert_done, assert_refused, oodbench, smoke
 from made_results import a_result
 
 from oodbench.errors import UserError
@@ -168,3 +170,17 @@ def test_the_note_stands_under_the_paper_s_layouts_too(tmp_path):
         save(tmp_path / name, suite="mnist-c", setting="fashion-mnist", made=made, machine={"host": name})
     out = assert_done(oodbench("table", tmp_path, "--layout", "mnist"))
     assert "1 cell was run twice: shown is what b (cpu) gave, not a (cpu)." in out
+
+
+def test_a_run_never_counts_a_result_of_a_collection_as_done(tmp_path):
+    assert_done(smoke(tmp_path / "reference", "msp", "--setting", "unseen-digits"))
+    (tmp_path / "reference" / "COLLECTION").write_text("reference\n")
+    again = ("msp", "--setting", "unseen-digits", "--dry-run")
+    assert "1 cell, 0 done already, 1 to run" in assert_done(smoke(tmp_path, *again))
+    assert "1 cell, 1 done already, 0 to run" in assert_done(smoke(tmp_path / "reference", *again))
+
+
+def test_the_repository_s_results_are_a_collection_and_the_demo_will_be_one():
+    root = Path(__file__).parents[2]
+    assert (root / "results" / "reference" / "COLLECTION").read_text() == "reference\n"
+    assert "\tmkdir -p $(DEMO) && echo demo > $(DEMO)/COLLECTION\n" in (root / "Makefile").read_text()
