@@ -133,7 +133,7 @@ def test_the_table_is_the_commands_in_every_format(by_command, capsys):
 
 
 def test_a_layout_of_the_paper_is_the_commands_with_what_is_reported(capsys):
-    committed = Path(__file__).parent.parent / "results" / "mnist-c"
+    committed = Path(__file__).parent.parent / "results" / "reference" / "mnist-c"
     assert main(["table", str(committed), "--layout", "mnist", "--with", "reported"]) == 0
     table = oodbench.table(committed, layout="mnist", reported=True)
     assert table == capsys.readouterr().out

@@ -15,7 +15,7 @@ from pathlib import Path
 from startup import answer
 from timing import TURNS, Row, main
 
-RESULTS = Path(__file__).parents[2] / "results" / "digits-c"
+RESULTS = Path(__file__).parents[2] / "results" / "reference" / "digits-c"
 
 
 def multiply(folder: Path, count: int) -> None:

@@ -32,13 +32,28 @@ COMMANDS = {  # the module of each, what it does, an example
     ),
     "table": ("table", "print the results of a folder as tables", "oodbench table results/ --format latex"),
     "list": ("list", "list methods, suites, data sets and networks", "oodbench list methods"),
-    "show": ("show", "describe a method, suite, data set or network", "oodbench show knn"),
+    "show": ("show", "describe a method, suite, data set, network or result", "oodbench show knn"),
     "check": (
         "check",
         "compare results with a paper or with other results; status 1 if a cell is off by more than its tolerance",
-        "oodbench check results/demo --against results/",
+        "oodbench check results/demo --against results/reference",
     ),
     "plot": ("plot", "draw the figures of a results folder", "oodbench plot results/"),
+    "status": (
+        "status",
+        "say what is done in a results folder, what failed and what runs, in all processes that share it",
+        "oodbench status results/",
+    ),
+    "remove": (
+        "remove",
+        "delete cells of a results folder after showing which; weights stay",
+        "oodbench remove results/ --failed",
+    ),
+    "rescore": (
+        "rescore",
+        "compute the metrics of results again from their raw scores; status 1 if some have none",
+        "oodbench rescore results/ --dry-run",
+    ),
     "check-method": (
         "check_method",
         "try the rules that every method keeps on a file of yours; status 1 if it breaks one",

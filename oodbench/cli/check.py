@@ -2,21 +2,23 @@
 
 import argparse
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from tabulate import tabulate
 
-from oodbench.cli.reading import read_ledger
+from oodbench.cli.reading import add_results, read_ledger
 from oodbench.errors import UserError, unknown
 from oodbench.report import comparison
 from oodbench.report.comparison import Verdict
 from oodbench.report.numbers import SHOWN
 from oodbench.report.reported import layout, source_names
 from oodbench.results.ledger import Ledger
+from oodbench.results.result import Result
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="DIR", help="a results folder")
+    add_results(parser)
     parser.add_argument(
         "--against",
         required=True,
@@ -37,21 +39,37 @@ def main(given: argparse.Namespace) -> int:
     if given.against in source_names():
         if given.same_machine:
             raise UserError(f"--same-machine is for two results folders; leave it out with --against {given.against}")
-        verdicts = comparison.with_source(read_ledger(folder), given.against)
+        verdicts = comparison.with_source(read_ledger(folder, given.beside), given.against)
     else:
         other = Path(given.against)
         if not other.exists() and other.name == given.against:
             raise unknown("source or results folder", given.against, source_names())
         if folder.resolve() == other.resolve():
             raise UserError(f"'{folder}' is compared with itself; name another folder after --against")
-        ours = _outside(read_ledger(folder), other, folder)
-        theirs = _outside(read_ledger(other), folder, other)
-        verdicts = comparison.with_results(ours, theirs, given.same_machine)
+        ours = _outside(read_ledger(folder, given.beside), other, folder)
+        theirs = _of_collection(_outside(read_ledger(other), folder, other).results)
+        verdicts = _compared(ours, theirs, given.same_machine)
         _print_rest(ours, verdicts)
     _print(verdicts)
     counts = Counter(verdict.status for verdict in verdicts)
     print(", ".join(f"{counts[status]} {status}" for status in ("pass", "FAIL", "suspect", "missing")))
     return 1 if counts["FAIL"] or (given.complete and counts["missing"]) else 0
+
+
+def _of_collection(results: list[Result]) -> Ledger:
+    """Results without the mark of the collection they came from."""
+    return Ledger([replace(each, collection=None) for each in results])
+
+
+def _compared(ours: Ledger, theirs: Ledger, same_machine: bool) -> list[Verdict]:
+    """Each collection on its own; that of the other side does not matter."""
+    verdicts = []
+    for collection in dict.fromkeys(each.collection for each in ours.results):
+        some = _of_collection([each for each in ours.results if each.collection == collection])
+        compared = comparison.with_results(some, theirs, same_machine)
+        mark = "" if collection is None else f" ({collection})"
+        verdicts += [replace(verdict, suite=f"{verdict.suite}{mark}") for verdict in compared]
+    return verdicts
 
 
 def _outside(ledger: Ledger, inner: Path, outer: Path) -> Ledger:

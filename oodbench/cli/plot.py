@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from oodbench.cli.reading import read_ledger
+from oodbench.cli.reading import add_results, read_ledger
 from oodbench.errors import UserError, unknown
 from oodbench.files import write_atomically
 from oodbench.report import figures
@@ -15,7 +15,7 @@ COMPARED = "woods,scone"  # the pair of the paper's figures
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="DIR", help="a results folder")
+    add_results(parser)
     parser.add_argument("--out", metavar="FOLDER", help="where figures go (default: DIR/figures)")
     described = "; ".join(f"{name}: {what}" for name, what in FIGURES.items())
     parser.add_argument(
@@ -37,7 +37,7 @@ def main(given: argparse.Namespace) -> int:
     names = _names("figure", given.only, FIGURES)
     if not names:
         raise UserError(f"--only names no figure; choose from: {', '.join(FIGURES)}")
-    results = read_ledger(folder).results
+    results = read_ledger(folder, given.beside).results
     methods = _names("method of these results", given.methods, {r.method for r in results})
     settings = {r.setting for r in results}
     for setting in given.setting:

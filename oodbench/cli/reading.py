@@ -1,22 +1,46 @@
-"""A results folder, read for a command: unreadable files are named and an empty folder refused in the same words."""
+"""DIR and `--with` of the commands that show results: which results they name, and what is said about reading them."""
 
+import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from oodbench.cli.parser import one_of
 from oodbench.errors import UserError
-from oodbench.results.folder import read_folder
+from oodbench.results.folder import COLLECTIONS, read_with
 from oodbench.results.ledger import Ledger
 
 
-def read_ledger(folder: Path) -> Ledger:
-    results, problems = read_folder(folder)
-    report_problems(problems)
-    if not results:
+def add_results(parser: argparse.ArgumentParser, also: Sequence[str] = (), about: str = "") -> None:
+    """`also`: what else a command may set beside results, and a word about it."""
+    parser.add_argument("folder", metavar="DIR", help="a results folder")
+    choices = [*also, *COLLECTIONS]
+    parser.add_argument(
+        "--with",
+        dest="beside",
+        action="append",
+        default=[],
+        type=one_of("choice of --with", choices),
+        metavar="NAME",
+        help=f"{about}{', '.join(COLLECTIONS)}: results of that collection too, each apart; may be repeated",
+    )
+
+
+def read_ledger(folder: Path, beside: Sequence[str] = ()) -> Ledger:
+    """The results of a folder and of the collections among `beside`; there is at least one."""
+    reading = read_with(folder, [name for name in beside if name in COLLECTIONS])
+    report_problems(reading.problems)
+    if not reading.results:
         raise UserError(
             f"there are no results in '{folder}'; run some with: oodbench run --suite digits-c --results {folder}"
         )
-    return Ledger(results, problems)
+    if reading.stand_in is not None:
+        print(
+            f"oodbench: there are no results of yours in '{folder}'; these are the reference results, "
+            f"of '{reading.stand_in}'",
+            file=sys.stderr,
+        )
+    return Ledger(reading.results, reading.problems)
 
 
 def report_problems(problems: Mapping[Path, str]) -> None:

@@ -1,9 +1,10 @@
-"""`oodbench show`: a method, suite, data set or network in its files' own words."""
+"""`oodbench show`: a method, suite, data set or network in its files' own words, or a result."""
 
 import argparse
 from pathlib import Path
 
 from oodbench.cli.parser import add_plugins
+from oodbench.cli.show_result import show_result
 from oodbench.config import suite as suites
 from oodbench.config.cards import Card, catalogue
 from oodbench.config.families import corruption_kinds, severities
@@ -14,11 +15,14 @@ from oodbench.errors import UserError, unknown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name")
+    parser.add_argument("name", help="a name of `oodbench list`, or the file of a result")
     add_plugins(parser)
 
 
 def main(given: argparse.Namespace) -> int:
+    if Path(given.name).suffix == ".json":
+        show_result(Path(given.name))
+        return 0
     registry = Registry(given.plugin)
     files = suites.suite_files()
     pieces = {**catalogue("datasets"), **catalogue("networks")}

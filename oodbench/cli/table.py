@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Literal
 
 from oodbench.cli.parser import one_of
-from oodbench.cli.reading import read_ledger
-from oodbench.errors import UserError, unknown
+from oodbench.cli.reading import add_results, read_ledger
+from oodbench.errors import UserError
 from oodbench.report import layouts, render, tables
 from oodbench.results.metrics import METRICS
 from oodbench.results.selection import RULES, TRAINING_DOMAIN
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="DIR", help="a results folder")
+    add_results(parser, [tables.REPORTED], f"{tables.REPORTED}: what the paper reports, and the difference; ")
     parser.add_argument(
         "--format",
         default="markdown",
@@ -40,24 +40,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help=f"what chooses checkpoints where domains are held out: {', '.join(RULES)} (default: {TRAINING_DOMAIN})",
     )
-    parser.add_argument(
-        "--with", dest="beside", metavar=tables.REPORTED, help="what the paper reports, and the difference"
-    )
 
 
 def main(given: argparse.Namespace) -> int:
-    ledger = read_ledger(Path(given.folder))
+    ledger = read_ledger(Path(given.folder), given.beside)
     if not (given.seeds == "all" or (given.seeds.isdecimal() and int(given.seeds) > 0)):
         raise UserError(f"--seeds {given.seeds} is neither 'all' nor a number from 1; say how many seeds to average")
     seeds: int | Literal["all"] = "all" if given.seeds == "all" else int(given.seeds)
-    if given.beside not in (None, tables.REPORTED):
-        raise unknown("choice of --with", given.beside, [tables.REPORTED])
     if given.selection is not None and not any(result.domain_accuracies for result in ledger.results):
         print(
             "oodbench: no result here has epochs to select from; --selection changes nothing",
             file=sys.stderr,
         )
     metrics = None if given.metrics is None else [name.strip() for name in given.metrics.split(",") if name.strip()]
-    built = layouts.assemble(ledger, metrics, seeds, given.layout, given.beside is not None, given.selection)
+    reported = tables.REPORTED in given.beside
+    built = layouts.assemble(ledger, metrics, seeds, given.layout, reported, given.selection)
     print(render.render(built, given.format), end="")
     return 0

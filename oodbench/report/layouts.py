@@ -13,6 +13,7 @@ from oodbench.report import reported as sources
 from oodbench.report.cells import Cell, mark_best
 from oodbench.report.lookup import ResultIndex, means
 from oodbench.report.numbers import SHOWN, Number
+from oodbench.report.origins import replaced
 from oodbench.report.reported import Layout, Reference
 from oodbench.report.tables import DEFAULT_METRICS, Row, Table, checked_seeds
 from oodbench.report.tables import build as own_tables
@@ -147,7 +148,7 @@ def fill(layout: Layout, ledger: Ledger, seeds: int | None = None, selection: st
         heads=tuple(table.heads),
         layout=layout.name,
         caption=" ".join(filter(None, caption)),
-        notes=tuple(table.notes),
+        notes=(*table.notes, *replaced(ledger.results)),
         reported_notes=tuple(table.reported_notes),
         marks_best=table.best,
     )

@@ -13,6 +13,7 @@ from oodbench.config.registry import GROUPS, display_names
 from oodbench.errors import UserError, unknown
 from oodbench.report.cells import Cell, average, mark_best, measured, plain
 from oodbench.report.numbers import Number
+from oodbench.report.origins import replaced
 from oodbench.results import selection as model_selection
 from oodbench.results.ledger import Ledger, Place, as_ledger, examples_of, in_order, methods_of
 from oodbench.results.measurement import Runs
@@ -200,8 +201,9 @@ def build(
     shown = [METRICS[name] for name in dict.fromkeys(metrics)]
     tables = []
     for suite, ledger in as_ledger(results).suites.items():
+        notes = replaced(ledger.results)
         if selection is None:
-            tables.append(_table(suite, ledger.last_runs, shown, lowest))
+            tables.append(replace(_table(suite, ledger.last_runs, shown, lowest), notes=notes))
             continue
         kinds = model_selection.by_protocol(ledger)
         for some, last_only in kinds:
@@ -210,7 +212,7 @@ def build(
             caption = [sentence, TRANSDUCTIVE if last_only else ""]
             table = _table(suite, selected, shown, lowest)
             part = "with a semantic set" if last_only and len(kinds) > 1 else ""
-            tables.append(replace(table, part=part, caption=" ".join(filter(None, caption))))
+            tables.append(replace(table, part=part, caption=" ".join(filter(None, caption)), notes=notes))
     return tables
 
 

@@ -26,6 +26,7 @@ from oodbench.results.metrics import Scored
 
 SCHEMA = 2
 WEIGHTS = "weights"  # the folder of cached weights inside a results folder
+NOT_STORED = ("path", "collection")  # what a reader knows and the file does not say
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,7 @@ class Result:
     written: str
     schema: int = SCHEMA
     path: Path | None = field(default=None, compare=False)  # where it was read from; not stored
+    collection: str | None = field(default=None, compare=False)  # that a reader added it from; not stored
 
     def __repr__(self) -> str:
         return summary.one_line(self)
@@ -167,7 +169,9 @@ class Result:
 
     @property
     def suite_label(self) -> str:
-        return self.suite if self.preset is None else f"{self.suite}-{self.preset}"
+        """Suite and preset, and the collection where it was added from one: what tables keep apart."""
+        label = self.suite if self.preset is None else f"{self.suite}-{self.preset}"
+        return label if self.collection is None else f"{label} ({self.collection})"
 
     @property
     def group(self) -> str:
@@ -207,7 +211,7 @@ class Unreadable(Exception):
 @cache
 def _types() -> dict[str, Any]:
     """The fields of a file and their types."""
-    return {name: type_ for name, type_ in get_type_hints(Result).items() if name != "path"}
+    return {name: type_ for name, type_ in get_type_hints(Result).items() if name not in NOT_STORED}
 
 
 @cache
@@ -249,7 +253,8 @@ def write(result: Result, path: Path, scores: dict[str, Scored], log: list[dict[
 
 def as_json(result: Result) -> str:
     values = asdict(result)
-    del values["path"]
+    for name in NOT_STORED:
+        del values[name]
     for kind in ("presets", "sweeps", "search"):  # what may be run, not what was
         del values["config"]["suite"][kind]
     return json.dumps(values, indent=1, sort_keys=True, allow_nan=False) + "\n"

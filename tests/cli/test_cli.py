@@ -49,7 +49,8 @@ def files_below(folder):
 
 def test_help_names_every_command_and_ends_in_commands_to_paste():
     out = assert_done(oodbench("--help"))
-    assert re.findall(r"^    (\w+) ", out, re.MULTILINE) == ["run", "table", "list", "show", "check", "plot", "data"]
+    verbs = ["run", "table", "list", "show", "check", "plot", "status", "remove", "rescore", "data"]
+    assert re.findall(r"^    (\w+) ", out, re.MULTILINE) == verbs
     assert out.endswith(EXAMPLES)
     assert assert_done(oodbench()) == out
 
@@ -58,11 +59,12 @@ def test_every_example_of_the_help_can_be_pasted(results, tmp_path, monkeypatch)
     shutil.copytree(results, tmp_path / "results")
     monkeypatch.chdir(tmp_path)
     helps = [
-        assert_done(oodbench(*command, "--help")) for command in ([], ["run"], ["table"], ["list"], ["show"], ["data"])
+        assert_done(oodbench(*command, "--help"))
+        for command in ([], ["run"], ["table"], ["list"], ["show"], ["status"], ["rescore"], ["data"])
     ]
     examples = [re.split(" {3,}", line.strip())[0] for text in helps for line in text.split("example")[-1].splitlines()]
     commands = [shlex.split(line) for line in examples if line.startswith("oodbench ")]
-    assert len(commands) >= 9
+    assert len(commands) >= 11
     for program, *arguments in commands:
         assert program == "oodbench"
         dry = ["--dry-run"] if arguments[0] == "run" and "--dry-run" not in arguments else []
@@ -185,7 +187,11 @@ def test_help_lists_and_usage_errors_take_well_under_a_second(arguments):
 
 
 WRONG = [
-    (["foo"], "unknown command 'foo'; known: check, check-method, data, list, plot, run, show, table"),
+    (
+        ["foo"],
+        "unknown command 'foo'; known: check, check-method, data, list, plot, remove, rescore, run, show, "
+        "status, table",
+    ),
     (["rn"], "unknown command 'rn'; did you mean 'run'?"),
     (["--nonsense"], "unrecognized arguments: --nonsense; see 'oodbench --help'"),
     (["run", "--suite"], "argument --suite: expected one argument; see 'oodbench run --help'"),

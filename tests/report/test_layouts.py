@@ -276,7 +276,10 @@ def test_wrong_words_are_answered_in_one_line(paper, tmp_path):
     assert_refused(
         oodbench("table", paper, "--layout", "man"), "unknown layout 'man'; did you mean 'main' or 'margin'?"
     )
-    assert_refused(oodbench("table", paper, "--with", "paper"), "unknown choice of --with 'paper'; known: reported")
+    known = "known: community, demo, reference, reported"
+    assert_refused(oodbench("table", paper, "--with", "paper"), f"unknown choice of --with 'paper'; {known}")
+    refused = oodbench("table", paper, "--with", "reported", "--with", "refrence")
+    assert_refused(refused, "unknown choice of --with 'refrence'; did you mean 'reference'?")
     refused = oodbench("table", paper, "--layout", "main", "--metrics", "auroc")
     assert_refused(refused, "a layout has metrics of its own; leave out --metrics or --layout")
     assert_refused(

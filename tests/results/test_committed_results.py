@@ -10,7 +10,7 @@ from oodbench.results.metrics import evaluate
 from oodbench.results.result import read_scores
 from oodbench.running import plan
 
-HOME = Path(__file__).parents[2] / "results"
+HOME = Path(__file__).parents[2] / "results" / "reference"
 RESULTS, PROBLEMS = read_folder(HOME)
 REGISTRY = Registry()
 

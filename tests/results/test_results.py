@@ -102,7 +102,7 @@ def test_the_page_lists_exactly_the_fields_that_are_stored(real):
     stored = json.loads(real.read_bytes())
     documented = first_column("Fields of the JSON")
     assert len(documented) == len(set(documented))
-    assert set(documented) == set(stored) == {f.name for f in fields(Result)} - {"path"}
+    assert set(documented) == set(stored) == {f.name for f in fields(Result)} - {"path", "collection"}
     for field, more in (("config", ()), ("data", stored["data"]["parts"]["id"]), ("seconds", ())):
         row = next(line for line in section("Fields of the JSON").splitlines() if line.startswith(f"| `{field}`"))
         assert {*stored[field], *more} <= set(re.findall("`(.+?)`", row)), field

@@ -5,6 +5,7 @@ Every figure can be read in black and white: what colour tells, a marker, a line
 
 import io
 import math
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,7 +62,7 @@ def encode(drawing: Drawing, folder: Path) -> dict[str, bytes]:
         png, pdf = io.BytesIO(), io.BytesIO()
         drawing.figure.savefig(png, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
         drawing.figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
-    paths = [r.path.relative_to(folder).as_posix() for r in drawing.sources if r.path is not None]
+    paths = [Path(os.path.relpath(r.path, folder)).as_posix() for r in drawing.sources if r.path is not None]
     text = f"{fill(drawing.caption, 100)}\n\nMade from:\n" + "".join(f"  {path}\n" for path in sorted(set(paths)))
     return {"png": png.getvalue(), "pdf": pdf.getvalue(), "txt": text.encode()}
 

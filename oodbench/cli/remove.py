@@ -1,0 +1,85 @@
+"""`oodbench remove`: deletes cells of a results folder, after showing which."""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from oodbench.cli.reading import report_problems
+from oodbench.errors import UserError, unknown
+from oodbench.results import folder as folders
+from oodbench.results.result import Result
+
+FILTERS: dict[str, Callable[[Result], str]] = {  # option, and what of a result it must equal
+    "method": lambda result: result.method,
+    "suite": lambda result: result.suite_label,
+    "setting": lambda result: result.setting,
+    "seed": lambda result: str(result.seed),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="DIR", help="a results folder; collections below it are left alone")
+    for name in FILTERS:
+        parser.add_argument(
+            f"--{name}",
+            action="append",
+            default=[],
+            metavar=name.upper(),
+            help=f"cells of this {name}, as tables and folders name it; may be repeated",
+        )
+    parser.add_argument("--failed", action="store_true", help="only cells that failed")
+    parser.add_argument("--yes", action="store_true", help="delete without asking")
+
+
+def main(given: argparse.Namespace) -> int:
+    """0 if nothing fits, too; 1 if the user says no."""
+    folder = Path(given.folder)
+    if not given.failed and not any(getattr(given, name) for name in FILTERS):
+        options = ", ".join(f"--{name}" for name in FILTERS)
+        raise UserError(f"all of '{folder}' would go; say which cells with {options} or --failed")
+    results, problems = folders.read_folder(folder)
+    report_problems(problems)
+    chosen = _chosen(results, given)
+    if not chosen:
+        print(f"nothing to remove: no cell in '{folder}' fits")
+        return 0
+    for result in chosen:
+        failed = f", failed: {result.error}" if result.status != "ok" else ""
+        print(f"  {result.path}{failed}")
+    count = f"{len(chosen)} cell{'s' * (len(chosen) > 1)}"
+    if not given.yes and not _agreed(count):
+        print("nothing removed")
+        return 1
+    _remove(chosen, folder)
+    print(f"{count} removed: results, raw scores and logs; weights stay")
+    return 0
+
+
+def _chosen(results: list[Result], given: argparse.Namespace) -> list[Result]:
+    for name, value_of in FILTERS.items():
+        wanted = getattr(given, name)
+        _check(name, wanted, {value_of(result) for result in results})
+        results = [result for result in results if not wanted or value_of(result) in wanted]
+    return [result for result in results if not given.failed or result.status == "failed"]
+
+
+def _check(kind: str, wanted: Iterable[str], known: set[str]) -> None:
+    for word in wanted:
+        if known and word not in known:
+            raise unknown(f"{kind} of these results", word, known)
+
+
+def _agreed(count: str) -> bool:
+    if not sys.stdin.isatty():
+        raise UserError(f"{count} would be deleted, and there is no terminal to ask on; add --yes to delete them")
+    print(f"Delete {count}? [y/N] ", end="", flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _remove(results: list[Result], folder: Path) -> None:
+    for result in results:
+        try:
+            folders.remove(result, folder)
+        except OSError as error:
+            raise UserError(f"cannot delete '{error.filename}': {error.strerror}; fix permissions") from None

@@ -1,0 +1,71 @@
+"""`oodbench status`: what is done in a results folder, what failed, and what runs, in all processes that share it."""
+
+import argparse
+import json
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+
+from oodbench.cli.reading import report_problems
+from oodbench.running import status
+from oodbench.running.status import Status, Unfinished
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="DIR", help="a results folder; collections below it are not counted")
+    parser.add_argument("--json", action="store_true", help="the same for programs")
+
+
+def main(given: argparse.Namespace) -> int:
+    state = status.of_folder(Path(given.folder))
+    report_problems(state.problems)
+    if given.json:
+        print(json.dumps(_as_values(state), indent=1))
+        return 0
+    counts = f"{state.done} done, {len(state.failed)} failed"
+    print(f"{given.folder}: {counts}; trainings: {len(state.running)} running, {len(state.interrupted)} interrupted")
+    for suite, found in state.by_suite().items():
+        print(f"  {suite}: {found['ok']} done, {found['failed']} failed")
+    if state.failed:
+        print("failed; the same command tries again")
+    for result in state.failed:
+        print(f"  {result.suite_label} / {result.setting} / {result.method} / seed {result.seed}: {result.error}")
+        print(f"    oodbench show {shlex.quote(str(result.path))}")
+    _print_trainings("running", state.running)
+    _print_trainings("interrupted; the same command goes on from the checkpoint", state.interrupted)
+    print("left: a folder does not know what was asked for; repeat the command of a run with --dry-run to see it")
+    return 0
+
+
+def _print_trainings(heading: str, trainings: list[Unfinished]) -> None:
+    if trainings:
+        print(heading)
+    for each in trainings:
+        words = [f"training {each.training}" + (f" of {each.trainer}" if each.trainer else "")]
+        if each.holder is not None:
+            words.append(f"process {each.holder.pid} on {each.holder.host} since {each.holder.started}")
+        words.append(f"checkpoint of {each.saved}" if each.saved else "no checkpoint yet")
+        print(f"  {', '.join(words)}")
+
+
+def _as_values(state: Status) -> dict[str, object]:
+    return {
+        "done": state.done,
+        "failed": [
+            {
+                "suite": result.suite_label,
+                "setting": result.setting,
+                "method": result.method,
+                "seed": result.seed,
+                "error": result.error,
+                "path": str(result.path),
+            }
+            for result in state.failed
+        ],
+        "running": [asdict(each) for each in state.running],
+        "interrupted": [asdict(each) for each in state.interrupted],
+        "suites": {
+            suite: {"done": found["ok"], "failed": found["failed"]} for suite, found in state.by_suite().items()
+        },
+        "unreadable": {str(path): reason for path, reason in state.problems.items()},
+    }

@@ -1,0 +1,57 @@
+"""A result in, the same with the metrics of today out: metrics follow from the raw scores beside it. No torch."""
+
+import zipfile
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+from oodbench.config import identity
+from oodbench.files import write_text
+from oodbench.results.metrics import Scored, evaluate
+from oodbench.results.result import Result, as_json, read, read_scores
+
+
+class NotRescored(Exception):
+    """Why a result keeps the metrics it has."""
+
+
+def rescore(path: Path, dry_run: bool = False) -> bool:
+    """Give the result in a file the metrics of today and leave all else as it is; whether the file changes.
+
+    It is written whole or not at all. `Unreadable` where there is no result, `NotRescored` where it has no raw scores.
+    """
+    before = read(path)
+    after = rescored(before)
+    if after != before and not dry_run:
+        write_text(path, as_json(after))
+    return after != before
+
+
+def is_current(result: Result) -> bool:
+    """Whether its metrics are of today's version; a cell that failed has none to renew."""
+    return result.status != "ok" or result.metrics_version == identity.version_of("metrics")
+
+
+def rescored(result: Result) -> Result:
+    """Of a result that was read from a file."""
+    assert result.path is not None
+    if result.status != "ok":
+        raise NotRescored("it failed, and has no scores")
+    try:
+        scores = read_scores(result.path)
+        metrics = evaluate(**scores)
+    except FileNotFoundError:
+        raise NotRescored("there are no raw scores beside it") from None
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
+        raise NotRescored("its raw scores are damaged") from None
+    _check_rows(result, scores)
+    return replace(result, metrics=metrics, metrics_version=identity.version_of("metrics"))
+
+
+def _check_rows(result: Result, scores: dict[str, Scored]) -> None:
+    """Scores of other images, or of fewer, would pass for those of the result."""
+    for name, part in result.data.parts.items():
+        if name in ("id", "covariate", "semantic"):
+            rows = len(scores[name].scores) if name in scores else 0
+            if rows != part.rows:
+                raise NotRescored(f"its raw scores are of {rows} {name} images, and it was made with {part.rows}")

@@ -1,0 +1,142 @@
+"""`oodbench rescore`: metrics of today for results of yesterday, from the raw scores beside them."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import assert_done, assert_refused, oodbench
+from made_results import a_result
+
+from oodbench.config import identity
+from oodbench.results import rescore as rescoring
+from oodbench.results.folder import read_folder
+from oodbench.results.rescore import NotRescored, is_current, rescore
+from oodbench.results.result import read, write
+
+REFERENCE = Path(__file__).parents[2] / "results" / "reference"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Committed results of two methods in one setting."""
+    for method in ("msp", "knn"):
+        shutil.copytree(
+            REFERENCE / "digits-c" / "unseen-digits" / method, tmp_path / "digits-c" / "unseen-digits" / method
+        )
+    return tmp_path
+
+
+@pytest.fixture
+def old(folder):
+    """One of them, as an earlier version of the metrics left it."""
+    path = next(folder.rglob("seed0-*.json"))
+    values = json.loads(path.read_text())
+    del values["metrics"]["aupr_in"]
+    path.write_text(json.dumps({**values, "metrics_version": 0}, indent=1, sort_keys=True) + "\n")
+    return path
+
+
+def files(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_committed_results_are_as_the_metrics_of_today_leave_them():
+    for result in read_folder(REFERENCE)[0][::10]:
+        assert is_current(result) and rescoring.rescored(result) == result
+
+
+def test_an_older_result_gets_the_metrics_of_today_and_nothing_else_changes(folder, old):
+    before = read(old)
+    others = {path: content for path, content in files(folder).items() if path != old}
+    assert not is_current(before)
+    assert assert_done(oodbench("rescore", folder)) == "metrics version 1: 1 rescored, 5 as before\n"
+    after = read(old)
+    assert after.metrics_version == identity.version_of("metrics") and "aupr_in" in after.metrics
+    assert {path: content for path, content in files(folder).items() if path != old} == others
+    unchanged = {name: getattr(before, name) for name in vars(before) if name not in ("metrics", "metrics_version")}
+    assert unchanged == {name: getattr(after, name) for name in unchanged}
+    assert assert_done(oodbench("rescore", folder)) == "metrics version 1: 0 rescored, 6 as before\n"
+
+
+def test_a_new_metric_reaches_old_results(folder, monkeypatch):
+    def evaluate(**scores):
+        return {"id_rows": float(len(scores["id"].scores))}
+
+    monkeypatch.setattr(rescoring, "evaluate", evaluate)
+    assert assert_done(oodbench("rescore", folder)) == "metrics version 1: 6 rescored, 0 as before\n"
+    assert {r.metrics["id_rows"] for r in read_folder(folder)[0]} == {433.0}
+
+
+def test_one_file_says_whether_it_changed(old):
+    assert rescore(old) and not rescore(old)
+
+
+def test_a_dry_run_writes_nothing(folder, old):
+    before = files(folder)
+    assert (
+        assert_done(oodbench("rescore", folder, "--dry-run")) == "metrics version 1: 1 would be rescored, 5 as before\n"
+    )
+    assert files(folder) == before
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:300])
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 0xFF
+    path.write_bytes(bytes(content))
+
+
+def cut_rows(path):
+    with np.load(path) as arrays:
+        halves = {name: array[: len(array) // 2] for name, array in arrays.items()}
+    np.savez(path, **halves)
+
+
+def lose_semantic(path):
+    with np.load(path) as arrays:
+        rest = {name: array for name, array in arrays.items() if not name.startswith("semantic")}
+    np.savez(path, **rest)
+
+
+def of_another_program(path):
+    np.savez(path, a_b=np.zeros(3))
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (Path.unlink, "there are no raw scores beside it"),
+        (truncate, "its raw scores are damaged"),
+        (flip, "its raw scores are damaged"),
+        (of_another_program, "its raw scores are damaged"),
+        (cut_rows, "its raw scores are of 216 covariate images, and it was made with 433"),
+        (lose_semantic, "its raw scores are of 0 semantic images, and it was made with 107"),
+    ],
+)
+def test_what_has_no_scores_or_damaged_ones_is_named_and_left_alone(folder, old, damage, reason):
+    damage(old.with_suffix(".npz"))
+    before = files(folder)
+    outcome = oodbench("rescore", folder)
+    assert outcome.status == 1 and outcome.err == f"oodbench: not rescored '{old}': {reason}\n"
+    assert outcome.out == "metrics version 1: 0 rescored, 5 as before, 1 skipped\n"
+    assert files(folder) == before
+    with pytest.raises(NotRescored, match=reason):
+        rescore(old)
+
+
+def test_failed_cells_and_collections_are_left_alone(folder):
+    write(a_result(status="failed", error="no", metrics_version=0), folder / "failed.json", {}, [])
+    shutil.copytree(folder / "digits-c", folder / "reference" / "digits-c")
+    (folder / "reference" / "COLLECTION").write_text("reference")
+    before = files(folder)
+    expected = "metrics version 1: 0 rescored, 6 as before, 1 failed, left alone\n"
+    assert assert_done(oodbench("rescore", folder)) == expected and files(folder) == before
+
+
+def test_a_folder_without_results_is_refused(tmp_path):
+    assert_refused(oodbench("rescore", tmp_path), "there are no results in", "to rescore; name another folder")

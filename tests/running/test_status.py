@@ -1,0 +1,101 @@
+"""`oodbench status`: what is done, what failed, and what runs or was left, in all processes that share a folder."""
+
+import json
+import os
+import socket
+
+import pytest
+from command_line import assert_done, assert_refused, oodbench, smoke
+from made_results import a_result
+
+from oodbench.files import claim
+from oodbench.results.folder import read_folder
+from oodbench.results.result import write
+
+LEFT = "left: a folder does not know what was asked for; repeat the command of a run with --dry-run to see it\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    home = tmp_path / "digits-c" / "unseen-digits"
+    write(a_result(method="msp", training="a1"), home / "msp" / "seed0-1.json", {}, [])
+    write(a_result(method="scone", training="b2"), home / "scone" / "seed0-1.json", {}, [])
+    failed = a_result(method="scone", seed=1, status="failed", error="the loss became nan")
+    write(failed, home / "scone" / "seed1-1.json", {}, [])
+    write(a_result(preset="smoke"), tmp_path / "digits-c-smoke" / "a.json", {}, [])
+    write(a_result(), tmp_path / "reference" / "a.json", {}, [])
+    (tmp_path / "reference" / "COLLECTION").write_text("reference")
+    return tmp_path
+
+
+def checkpoint(folder, name):
+    path = folder / "weights" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"")
+    os.utime(path, (1_800_000_000, 1_800_000_000))  # 2027-01-15T08:00:00 UTC
+
+
+def test_what_is_done_and_what_failed_is_counted_by_suite(folder):
+    path = folder / "digits-c" / "unseen-digits" / "scone" / "seed1-1.json"
+    assert assert_done(oodbench("status", folder)) == (
+        f"{folder}: 3 done, 1 failed; trainings: 0 running, 0 interrupted\n"
+        "  digits-c: 2 done, 1 failed\n"
+        "  digits-c-smoke: 1 done, 0 failed\n"
+        "failed; the same command tries again\n"
+        "  digits-c / unseen-digits / scone / seed 1: the loss became nan\n"
+        f"    oodbench show {path}\n" + LEFT
+    )
+
+
+def test_a_training_that_a_process_holds_runs(folder):
+    checkpoint(folder, "b2.ckpt")
+    with claim(folder / "weights" / "b2.lock", wait=False) as mine, claim(folder / "weights" / "c3.lock", wait=False):
+        assert mine
+        out = assert_done(oodbench("status", folder))
+    who = f"process {os.getpid()} on {socket.gethostname()} since 20"
+    first, second = (line for line in out.splitlines() if who in line)
+    assert "trainings: 2 running, 0 interrupted" in out and "\nrunning\n" in out and "interrupted;" not in out
+    assert first.startswith("  training b2 of scone, process ") and first.endswith(
+        "checkpoint of 2027-01-15T08:00:00+00:00"
+    )
+    assert second.startswith("  training c3, process ") and second.endswith(", no checkpoint yet")
+
+
+def test_a_checkpoint_that_nobody_holds_was_left(folder):
+    checkpoint(folder, "b2.ckpt")
+    checkpoint(folder, "d4.first.ckpt")  # of a training in stages
+    (folder / "weights" / "e5.lock").write_text("")  # of a training that has ended
+    out = assert_done(oodbench("status", folder))
+    assert "trainings: 0 running, 2 interrupted" in out
+    assert out.endswith(
+        "interrupted; the same command goes on from the checkpoint\n"
+        "  training b2 of scone, checkpoint of 2027-01-15T08:00:00+00:00\n"
+        "  training d4, checkpoint of 2027-01-15T08:00:00+00:00\n" + LEFT
+    )
+
+
+def test_the_same_for_programs(folder):
+    checkpoint(folder, "b2.ckpt")
+    (folder / "broken.json").write_text("{")
+    with claim(folder / "weights" / "c3.lock", wait=False):
+        outcome = oodbench("status", folder, "--json")
+    assert outcome.status == 0 and outcome.err.startswith(f"oodbench: skipped {folder / 'broken.json'}: ")
+    values = json.loads(outcome.out)
+    assert values["done"] == 3 and values["failed"][0]["error"] == "the loss became nan"
+    assert values["suites"] == {"digits-c": {"done": 2, "failed": 1}, "digits-c-smoke": {"done": 1, "failed": 0}}
+    assert [each["training"] for each in values["interrupted"]] == ["b2"]
+    (running,) = values["running"]
+    assert (running["training"], running["saved"], running["holder"]["pid"]) == ("c3", None, os.getpid())
+    assert values["unreadable"] == {str(folder / "broken.json"): "truncated, or not JSON"}
+
+
+def test_a_run_that_has_ended_has_left_nothing(tmp_path):
+    assert_done(smoke(tmp_path, "msp,scone"))
+    out = assert_done(oodbench("status", tmp_path))
+    assert out.startswith(f"{tmp_path}: 4 done, 0 failed; trainings: 0 running, 0 interrupted\n")
+    assert {r.status for r in read_folder(tmp_path)[0]} == {"ok"} and list((tmp_path / "weights").glob("*.pt"))
+
+
+def test_an_empty_folder_has_a_status_and_a_missing_one_none(tmp_path):
+    assert assert_done(oodbench("status", tmp_path)).startswith(f"{tmp_path}: 0 done, 0 failed; ")
+    assert_refused(oodbench("status", tmp_path / "no"), "there is no results folder")
