@@ -163,7 +163,7 @@ def test_only_the_command_line_prints(path):
 def test_nothing_chooses_a_device_of_its_own(path):
     text = path.read_text()
     assert not re.search(r"\.cuda\(", text)
-    if path.name != "execution.py":
+    if path.name != "preflight.py":
         assert not re.search(r"cuda\.is_available|device\(\s*[\"']cuda", text)
 
 

@@ -22,9 +22,10 @@ from oodbench.data.parts import build_parts
 from oodbench.learning.outputs import forward
 from oodbench.learning.rows import as_rows
 from oodbench.results.result import read
-from oodbench.running import execution, trained
 from oodbench.running import plan as planning
+from oodbench.running import trained
 from oodbench.running.cells import Training
+from oodbench.running.engines import local
 from oodbench.running.reporting import Silent
 from oodbench.running.request import request
 
@@ -56,7 +57,7 @@ def main() -> int:
         names = [at_rate.setting_name(setting)]
         asked = request(methods="scone", settings=names, seeds=[given.seed], set=given.set, results=given.results)
         plan = planning.of_suite(asked, at_rate)
-        execution.execute(plan, torch.device("cpu"), Silent())
+        local.execute(plan, torch.device("cpu"), Silent())
         cell = plan.cells[0]
         part = build_parts(plan.suite, setting, given.seed).id_validation
         assert cell.training.parent is not None

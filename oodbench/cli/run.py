@@ -169,10 +169,10 @@ def _describe(asked: Request) -> int:
     device = check_device(planned)
     seconds = 0.0
     if planned.todo:
-        from oodbench.running import execution
+        from oodbench.running import preflight
 
-        execution.check(planned, device)
-        seconds = execution.estimate(planned, device)
+        preflight.check(planned, device)
+        seconds = preflight.estimate(planned, device)
     print(_counts(planned))
     done = {cell.path for cell in planned.done}
     for cell in planned.cells:

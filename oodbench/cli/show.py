@@ -10,7 +10,8 @@ from oodbench.config.cards import Card, catalogue
 from oodbench.config.families import corruption_kinds, severities
 from oodbench.config.registry import MethodSpec, Registry
 from oodbench.config.schema import describe
-from oodbench.data import availability, splits
+from oodbench.data import availability
+from oodbench.data.parts import build_parts
 from oodbench.errors import UserError, unknown
 
 
@@ -100,7 +101,7 @@ def _show_suite(suite: suites.Suite) -> None:
     for setting in suite.settings:
         print(f"\nsetting {suite.setting_name(setting)}: {_describe(suite, setting)}")
         try:
-            parts = splits.build(suite, setting, seed=0)
+            parts = build_parts(suite, setting, seed=0)
         except UserError as error:  # the data is not here yet
             print(f"  {error}")
             continue

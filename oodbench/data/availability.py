@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from oodbench.config.suite import Setting, Suite
 from oodbench.data.dataset import Dataset
+from oodbench.data.lookup import dataset, sources
 from oodbench.data.sets.folders import Folder
-from oodbench.data.splits import dataset, is_embedded, side, sources
 from oodbench.data.stored import Obtained
+from oodbench.data.views import is_embedded, side
 from oodbench.data.weights import WEIGHTS
 from oodbench.errors import UserError
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from oodbench.data.splits import Part, Parts
+from oodbench.data.image_part import ImagePart
+from oodbench.data.parts import Parts
 from oodbench.learning.networks import Classifier
 from oodbench.learning.outputs import forward
 from oodbench.learning.rows import as_rows
@@ -27,7 +28,7 @@ def observer(names: Sequence[str], parts: Parts) -> Callable[[Classifier], dict[
     return observe
 
 
-def _by_domain(model: Classifier, part: Part, names: Sequence[str]) -> dict[str, float]:
+def _by_domain(model: Classifier, part: ImagePart, names: Sequence[str]) -> dict[str, float]:
     """The share of images of each domain that are classified rightly, one pass for each."""
     assert part.domains is not None
     accuracies = {}

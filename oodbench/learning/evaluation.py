@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodbench.data.splits import Part, Parts
+from oodbench.data.image_part import ImagePart
+from oodbench.data.parts import Parts
 from oodbench.errors import UserError, place_of
 from oodbench.files import write_atomically
 from oodbench.learning.checkpoint import load_tensors
@@ -50,7 +51,9 @@ class SplitScores:
 class Evaluation:
     """Scores the test splits; outputs, fitted scorers and scores are remembered by content for the next cell."""
 
-    def __init__(self, model: Classifier, labelled: Part, outputs_file: Callable[[str], Path] | None = None) -> None:
+    def __init__(
+        self, model: Classifier, labelled: ImagePart, outputs_file: Callable[[str], Path] | None = None
+    ) -> None:
         self.model, self.labelled = model, labelled
         self._file = outputs_file  # that of images with a digest, if their outputs shall outlive the run
         self._outputs: dict[str, tuple[Outputs, float]] = {}
@@ -63,7 +66,7 @@ class Evaluation:
         seconds["score"] = 0.0
         scored = {}
         for split in TEST_SPLITS:
-            images: Part = getattr(parts, split)
+            images: ImagePart = getattr(parts, split)
             if split == "semantic" and len(images) == 0:
                 continue  # a suite of generalisation alone
             out, spent = self._pass(images)
@@ -75,7 +78,7 @@ class Evaluation:
             scored[split] = SplitScores(values.cpu().numpy(), predictions, labels)
         return scored, seconds
 
-    def fitted(self, keyed: KeyedScorer, id_validation: Part) -> tuple[Scorer, dict[str, float]]:
+    def fitted(self, keyed: KeyedScorer, id_validation: ImagePart) -> tuple[Scorer, dict[str, float]]:
         """The scorer, fitted on the labelled images, and the seconds of the passes and the fit."""
         train, passing = self._pass(self.labelled, labels=True)
         if "nonnegative-features" in keyed.scorer.needs:
@@ -93,7 +96,7 @@ class Evaluation:
         scorer, fitting = self._scorers[key]
         return scorer, {"forward": passing, "fit": fitting}
 
-    def _pass(self, images: Part, labels: bool = False) -> tuple[Outputs, float]:
+    def _pass(self, images: ImagePart, labels: bool = False) -> tuple[Outputs, float]:
         if images.digest not in self._outputs:
             y = torch.from_numpy(images.labels) if labels else None
             timed = self._read(images, y)
@@ -105,13 +108,13 @@ class Evaluation:
             self._outputs[images.digest] = timed
         return self._outputs[images.digest]
 
-    def _write(self, images: Part, out: Outputs, seconds: float) -> None:
+    def _write(self, images: ImagePart, out: Outputs, seconds: float) -> None:
         if self._file is not None:
             contents = {"features": out.features, "logits": out.logits, "seconds": seconds}
             write_atomically(self._file(images.digest), lambda file: torch.save(contents, file))
 
     @torch.inference_mode()
-    def _read(self, images: Part, y: Tensor | None) -> tuple[Outputs, float] | None:
+    def _read(self, images: ImagePart, y: Tensor | None) -> tuple[Outputs, float] | None:
         """Outputs that an earlier run has written, and the seconds their pass took then; None if missing or damaged."""
         contents = None if self._file is None else load_tensors(self._file(images.digest), self.model.device)
         if not isinstance(contents, dict) or contents.keys() != {"features", "logits", "seconds"}:
@@ -123,7 +126,7 @@ class Evaluation:
         y = None if y is None else y.to(self.model.device)
         return Outputs(self.model, as_rows(images.images), features, logits, y), contents["seconds"]
 
-    def _scored(self, fitted: str, name: str, scorer: Scorer, out: Outputs, images: Part) -> tuple[Tensor, float]:
+    def _scored(self, fitted: str, name: str, scorer: Scorer, out: Outputs, images: ImagePart) -> tuple[Tensor, float]:
         key = fitted, images.digest
         if key not in self._scores:
             started = time.perf_counter()
@@ -136,7 +139,7 @@ class Evaluation:
         return self._scores[key]
 
 
-def _fit_key(keyed: KeyedScorer, id_validation: Part) -> str:
+def _fit_key(keyed: KeyedScorer, id_validation: ImagePart) -> str:
     """What a fitted scorer depends on beside the network and its labelled images."""
     return keyed.key + (id_validation.digest if "validation" in keyed.scorer.needs else "")
 
@@ -174,7 +177,7 @@ def _rehearse(scorer: Scorer, train: Outputs, validation: Outputs | None) -> Non
         one_per_row(scorer, replace(next(train.split(2)), y=None))
 
 
-def _few(model: Classifier, part: Part) -> Outputs:
+def _few(model: Classifier, part: ImagePart) -> Outputs:
     """Of some rows, among them one of each class."""
     rows = np.union1d(np.arange(min(FEW, len(part))), np.unique(part.labels, return_index=True)[1])
     some = part.take(rows)

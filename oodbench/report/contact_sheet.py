@@ -11,8 +11,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 from oodbench.config.families import corruption_kinds, severities
 from oodbench.config.suite import NONE, Setting, Suite
-from oodbench.data import corruptions, splits
+from oodbench.data import corruptions, lookup, views
 from oodbench.data.jpeg import encoded
+from oodbench.data.parts import build_parts
 from oodbench.errors import UserError, unknown
 from oodbench.seeds import derive
 
@@ -83,7 +84,7 @@ def of_parts(suite: Suite, settings: Sequence[Setting], count: int, seed: int) -
     """A row for each test split of the settings, which may share some."""
     shown_parts: dict[tuple[str, str], np.ndarray] = {}
     for setting in settings:
-        parts = splits.build(suite, setting, seed)
+        parts = build_parts(suite, setting, seed)
         corruption = setting.covariate not in suite.contents.covariate
         covariate = f"{setting.covariate}, severity {setting.severity}" if corruption else setting.covariate
         held_out = suite.held_out(setting)
@@ -111,7 +112,7 @@ class _Clean:
 def _clean(suite: Suite, count: int, seed: int) -> _Clean:
     """Of the test part, or of the whole set where it has none."""
     source = suite.contents.id
-    data = splits.dataset(source.dataset)
+    data = lookup.dataset(source.dataset)
     part = data.part(True if data.has_test_part else None, source.classes, source.domains)
     chosen = _one_per_class(part.labels, count, seed, "id")
     rows = part.rows[chosen]
@@ -149,7 +150,7 @@ def _family(suite: Suite, kind: str) -> str:
 
 def _corrupted(suite: Suite, family: str, kind: str, severity: int, clean: _Clean) -> np.ndarray:
     """From the published files where a run would take them, otherwise made."""
-    published = splits.published(suite, suite.setting(f"covariate={kind},severity={severity}"), clean.rows)
+    published = views.published(suite, suite.setting(f"covariate={kind},severity={severity}"), clean.rows)
     if published is not None:
         files, where = published
         return np.asarray(files.images[where])

@@ -1,10 +1,7 @@
 """Carries out trainings and cells, one by one or all that a plan has left to do."""
 
-import os
 import time
-import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +11,8 @@ import torch
 from oodbench import digests
 from oodbench.config.registry import Component
 from oodbench.config.suite import Setting
-from oodbench.data import splits
-from oodbench.errors import UserError
+from oodbench.data import lookup
+from oodbench.data.parts import Parts, build_parts
 from oodbench.files import write_atomically
 from oodbench.learning import domain_accuracy, precision
 from oodbench.learning.evaluation import Evaluation, KeyedScorer
@@ -31,94 +28,12 @@ from oodbench.running.mistakes import users_mistakes
 from oodbench.running.plan import Plan
 from oodbench.running.preflight import check as check
 from oodbench.running.preflight import estimate as estimate
-from oodbench.running.reporting import Reporter
 from oodbench.running.trained import Trained, Unusable, weights_file
 from oodbench.running.workplace import Last, Workplace, arithmetic
 from oodbench.running.workplace import Options as Options
 from oodbench.seeds import derive
 
 OUTPUTS = "outputs"  # the folder of written outputs inside a results folder
-
-
-class UnusableWeights(UserWarning):
-    """Stored weights were not what they should be, so they are trained again."""
-
-
-def choose_device(name: str) -> torch.device:
-    """The one place a device is chosen; everything else follows its tensors."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"  # mps has no float64, which some scorers need
-    try:
-        device = torch.device(name)
-        torch.empty(1, device=device).cpu()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"the device '{name}' cannot be used ({reason}); choose --device auto or cpu") from None
-    return device
-
-
-def execute(
-    plan: Plan, device: torch.device, reporter: Reporter, force: bool = False, options: Options | None = None
-) -> list[Result]:
-    """Run what is still to do; the new results. A cell that fails is a result too, the others go on."""
-    check(plan, device)
-    _check_writable(plan.folder)
-    waiting = _steps(plan, force)
-    numbers = {training.key: number for number, (training, *_) in enumerate(waiting, start=1)}
-    at = Workplace(plan.folder, device, reporter, options or Options(), force, numbers)
-    new: list[Result] = []
-    only_claimed_left = False
-    while waiting:
-        postponed: list[_Step] = []
-        for step in waiting:
-            training = step[0]
-            # What another process has claimed comes later, and so does what starts from it; when only such is left,
-            # wait for it and use its results.
-            starts_later = training.parent is not None and training.parent.key in {each[0].key for each in postponed}
-            if starts_later:
-                postponed.append(step)
-                continue
-            with at.claim(training, wait=only_claimed_left) as mine:
-                if not mine:
-                    postponed.append(step)
-                    continue
-                new += _carry_out(step, at)
-        only_claimed_left = len(postponed) == len(waiting)
-        waiting = postponed
-    return new
-
-
-_Step = tuple[Training, Setting, list[Cell]]  # a training, a setting to take its images from, and its cells
-
-
-def _steps(plan: Plan, force: bool) -> list[_Step]:
-    """Every training that has cells to run, and before it those that it starts from and that have yet to be trained."""
-    steps: dict[str, _Step] = {}
-    for training, cells in plan.trainings.values():
-        parents: list[Training] = []
-        each = training
-        while each.parent is not None and _must_train(each, plan.folder, force):
-            each = each.parent
-            parents.insert(0, each)
-        for each in parents:
-            if _must_train(each, plan.folder, force):
-                own = plan.trainings[each.key][1] if each.key in plan.trainings else []
-                steps.setdefault(each.key, (each, cells[0].setting, own))
-        steps.setdefault(training.key, (training, cells[0].setting, cells))
-    return list(steps.values())
-
-
-def _must_train(training: Training, folder: Path, force: bool) -> bool:
-    return training.init is None and (force or not weights_file(training.key, folder).exists())
-
-
-def _carry_out(step: _Step, at: Workplace) -> list[Result]:
-    training, setting, cells = step
-    left = cells if at.force else [cell for cell in cells if not cell.is_done()]
-    if left or not cells:  # without cells, others start from it
-        with suppress(Failed):  # a failure is told by the cells of the training and of those that start from it
-            train_one(training, at, setting)
-    return [score_one(cell, at) for cell in left]
 
 
 def train_one(training: Training, at: Workplace, setting: Setting | None = None) -> Trained:
@@ -162,7 +77,7 @@ def _stored(training: Training, at: Workplace) -> Trained | None:
         return trained.stored(training, at.folder, at.device)
     except Unusable as problem:
         aside = trained.set_aside(training, at.folder)
-        warnings.warn(f"{problem}; it is '{aside.name}' now, and trained again", UnusableWeights, stacklevel=2)
+        at.reporter.note(f"note: {problem}; it is '{aside.name}' now, and trained again")
         return None
 
 
@@ -186,7 +101,7 @@ def _train(training: Training, at: Workplace, setting: Setting) -> Trained:
         at.device,
         weights_file(training.key, at.folder, "ckpt"),
         at.reporter.progress,
-        domain_accuracy.observer(splits.dataset(training.suite.contents.id.dataset).domains, parts),
+        domain_accuracy.observer(lookup.dataset(training.suite.contents.id.dataset).domains, parts),
     )
     trained.extended(model, [training], at.device)
     if at.compiles:
@@ -257,20 +172,14 @@ def _outputs_file(training: Training, model: Classifier, folder: Path) -> Callab
     return lambda digest: folder / OUTPUTS / f"{network}-{digest}.pt"
 
 
-def _check_writable(folder: Path) -> None:
-    probe = folder / f".writable-{os.getpid()}"
-    write_atomically(probe, lambda file: None)
-    probe.unlink(missing_ok=True)
-
-
 def write_splits(plan: Plan) -> None:
     """Beside the results, which rows of which data set play which part: a file for each setting and seed."""
     for cell in {(cell.setting, cell.seed): cell for cell in plan.cells}.values():
         path = cell.path.parent.parent / f"splits-seed{cell.seed}.npz"
-        _write_rows(splits.build(plan.suite, cell.setting, cell.seed), path)
+        _write_rows(build_parts(plan.suite, cell.setting, cell.seed), path)
 
 
-def _write_rows(parts: splits.Parts, path: Path) -> None:
+def _write_rows(parts: Parts, path: Path) -> None:
     arrays: dict[str, Any] = {name: part.rows for name, part in parts.items().items()}
     arrays |= {f"{name}.origin": np.array(part.origin) for name, part in parts.items().items()}
     write_atomically(path, lambda file: np.savez_compressed(file, **arrays))

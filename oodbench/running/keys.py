@@ -15,7 +15,7 @@ from oodbench.config import identity
 from oodbench.config.cards import catalogue
 from oodbench.config.schema import values_of
 from oodbench.config.suite import FOLDER, NONE, NetworkChoice, Setting, Source, Suite
-from oodbench.data.splits import dataset
+from oodbench.data.lookup import dataset
 from oodbench.errors import UserError
 
 if TYPE_CHECKING:

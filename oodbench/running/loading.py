@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from oodbench.config import suite as suites
 from oodbench.config.registry import Registry
-from oodbench.data import splits
+from oodbench.data.parts import build_parts
 from oodbench.errors import UserError
 from oodbench.learning import precision
 from oodbench.learning.evaluation import Evaluation, scores_of
@@ -22,8 +22,9 @@ from oodbench.learning.rows import as_rows
 from oodbench.results import result as results
 from oodbench.results.result import Result
 from oodbench.running import trained
-from oodbench.running.execution import choose_device, keyed
+from oodbench.running.execution import keyed
 from oodbench.running.plan import cell_of
+from oodbench.running.preflight import choose_device
 from oodbench.running.workplace import arithmetic
 
 
@@ -57,7 +58,7 @@ def load(result: Result | str | Path, device: str = "auto", plugins: Iterable[st
     registry, folder = Registry(plugins), trained.folder_of(result)
     with arithmetic(suite, chosen := choose_device(device)), precision.nondeterminism_warns():
         model = trained.of(result, folder, chosen, registry).model
-        parts = splits.build(suite, setting, result.seed)
+        parts = build_parts(suite, setting, result.seed)
         scorer = keyed(cell_of(result, registry, folder).method.scorer)
         for name in ("labelled", *(("id_validation",) if "validation" in scorer.scorer.needs else ())):
             if result.data.parts[name].digest != getattr(parts, name).digest:

@@ -15,7 +15,7 @@ from oodbench.config.cards import NEEDS, NOT_YET, catalogue
 from oodbench.config.registry import DEFAULT_TRAINER, Component, MethodSpec, Registry, distributions
 from oodbench.config.search import Distribution
 from oodbench.config.suite import NONE, SECTIONS, Setting, Suite, Sweep
-from oodbench.data import availability, splits
+from oodbench.data import availability, lookup
 from oodbench.errors import UserError
 from oodbench.results import selection
 from oodbench.results.result import ComponentRun, Result
@@ -224,7 +224,7 @@ def _cells(
     asked: Request, searched: Mapping[str, Distribution],
 ) -> list[Cell]:  # fmt: skip
     """One method in one setting under one seed, with every draw of a search."""
-    marks = splits.fingerprints(suite, setting)
+    marks = lookup.fingerprints(suite, setting)
     training = _training(suite, registry, spec.trainer, setting, seed, init, marks)
     cell = Cell(setting, spec, training, asked.folder, marks)
     cells = {cell.key: cell}
@@ -249,7 +249,7 @@ def _pairs(suite: Suite, settings: Sequence[Setting]) -> tuple[Suite, list[Setti
 def _training_domains(suite: Suite, setting: Setting) -> list[str]:
     """The domains of the ID data that a setting leaves."""
     id, held_out = suite.contents.id, suite.held_out(setting)
-    return [name for name in id.domains or splits.dataset(id.dataset).domains if name not in held_out]
+    return [name for name in id.domains or lookup.dataset(id.dataset).domains if name not in held_out]
 
 
 def _misfit(suite: Suite, spec: MethodSpec, settings: Sequence[Setting]) -> str | None:
@@ -320,7 +320,7 @@ def _training(
     depends = training.reads_wild or (parent is not None and parent.setting is not None) or suite.held_out(setting)
     if depends:
         return training
-    name = splits.dataset(suite.contents.id.dataset).name
+    name = lookup.dataset(suite.contents.id.dataset).name
     return dataclasses.replace(training, setting=None, marks={name: training.marks[name]})
 
 

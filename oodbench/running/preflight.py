@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from oodbench.config.suite import Setting
-from oodbench.data import splits
+from oodbench.data.parts import build_parts
 from oodbench.errors import UserError
 from oodbench.learning import precision
 from oodbench.learning.evaluation import TEST_SPLITS, rehearse
@@ -24,6 +24,19 @@ from oodbench.running.plan import Plan
 from oodbench.running.trained import build_model, extended, frozen, training_data, weights_file
 
 
+def choose_device(name: str) -> torch.device:
+    """The one place a device is chosen; everything else follows its tensors."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"  # mps has no float64, which some scorers need
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"the device '{name}' cannot be used ({reason}); choose --device auto or cpu") from None
+    return device
+
+
 def check(plan: Plan, device: torch.device) -> None:
     """What can only be found with the code and the device at hand, still before anything trains."""
     precision.check(plan.suite.contents.precision, device)
@@ -32,7 +45,7 @@ def check(plan: Plan, device: torch.device) -> None:
         method.scorer.make()
     for setting, seed in {cell.setting: cell.seed for cell in plan.todo}.items():
         if setting.covariate in plan.suite.contents.covariate:  # its domains and classes; corruptions come when needed
-            splits.build(plan.suite, setting, seed)
+            build_parts(plan.suite, setting, seed)
     if plan.todo:
         untrained = build_model(plan.suite, seed=0)  # which tells what is wrong with its options and weights
         _rehearse(plan, untrained)
@@ -68,7 +81,7 @@ def _rehearse(plan: Plan, untrained: Classifier) -> None:
         if what not in smallest or batch < smallest[what][0]:
             smallest[what] = (batch, training, setting)
     for _, training, setting in smallest.values():
-        parts = splits.build(training.suite, setting, training.seed)
+        parts = build_parts(training.suite, setting, training.seed)
         rows = np.arange(min(64, len(parts.labelled)))
         if parts.labelled.domains is not None:  # some of each
             rows = np.union1d(rows, np.unique(parts.labelled.domains, return_index=True)[1])
@@ -94,7 +107,7 @@ def _rehearse_scorers(plan: Plan, untrained: Classifier, device: torch.device) -
         if not cell.method.scorer.card.is_ours
     }
     for cell in cells.values():
-        scorer, parts = cell.method.scorer, splits.build(cell.suite, cell.setting, cell.seed)
+        scorer, parts = cell.method.scorer, build_parts(cell.suite, cell.setting, cell.seed)
         try:
             model = frozen(_copied(untrained, cell.training, device))
         except Exception:
@@ -126,7 +139,7 @@ def estimate(plan: Plan, device: torch.device) -> float:
 
 def _estimate(plan: Plan, device: torch.device) -> float:
     suite = plan.suite
-    parts = splits.build(suite, plan.todo[0].setting, seed=0)
+    parts = build_parts(suite, plan.todo[0].setting, seed=0)
     data = training_data(suite, parts, setting=None)
     model = build_model(suite, seed=0).to(device).train()
     batch = next(data.batches(suite.contents.recipes.scratch, 0, device))

@@ -18,7 +18,8 @@ from oodbench.config import identity
 from oodbench.config.cards import PACKAGE, catalogue
 from oodbench.config.registry import Component, MethodSpec
 from oodbench.config.suite import Contents, Source
-from oodbench.data import splits
+from oodbench.data import lookup
+from oodbench.data.parts import Parts
 from oodbench.learning.loop import Failed
 from oodbench.results import metrics
 from oodbench.results.metrics import Scored
@@ -45,7 +46,7 @@ SEEDS = ("init", "labelled", "covariate", "semantic", "trainer", "train")  # the
 
 def result(
     cell: Cell,
-    parts: splits.Parts,
+    parts: Parts,
     device: str,
     network: "Trained | None",
     scored: dict[str, Scored],
@@ -105,7 +106,7 @@ def _recorded(contents: Contents) -> Contents:
     """What was run of a suite file, not what else may be; of a folder its name, not its place."""
 
     def named(source: Source) -> Source:
-        return replace(source, dataset=splits.dataset(source.dataset).name)
+        return replace(source, dataset=lookup.dataset(source.dataset).name)
 
     semantic = {name: named(source) for name, source in contents.semantic.items()}
     covariate = {name: named(source) for name, source in contents.covariate.items()}
@@ -143,9 +144,9 @@ def seeds(cell: Cell) -> dict[str, int]:
     return {purpose: derive(cell.seed, purpose) for purpose in SEEDS}
 
 
-def data(cell: Cell, parts: splits.Parts) -> DataRead:
+def data(cell: Cell, parts: Parts) -> DataRead:
     return DataRead(
-        {name: SetRead(mark, splits.dataset(name).source) for name, mark in cell.marks.items()},
+        {name: SetRead(mark, lookup.dataset(name).source) for name, mark in cell.marks.items()},
         {name: PartRead(len(part), part.digest, part.origin) for name, part in parts.items().items()},
     )
 

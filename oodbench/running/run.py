@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from oodbench.data import availability
 from oodbench.errors import UserError
-from oodbench.results.result import Result
+from oodbench.results.rescore import NotRescored, is_current, rescore
+from oodbench.results.result import Result, read
 from oodbench.running.plan import Plan, plan
 from oodbench.running.reporting import Reporter
 from oodbench.running.request import Request
@@ -48,9 +49,9 @@ def check_device(planned: Plan) -> "torch.device":
     # Threads that wait by spinning slow a shared machine down many times over; torch reads this when imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from oodbench.learning import precision
-    from oodbench.running import execution
+    from oodbench.running import preflight
 
-    device = execution.choose_device(planned.request.device)
+    device = preflight.choose_device(planned.request.device)
     precision.check(planned.suite.contents.precision, device)
     return device
 
@@ -60,23 +61,36 @@ def carry_out(planned: Plan, reporter: Reporter) -> list[Result]:
     asked = planned.request
     if planned.todo:
         device = check_device(planned)
-        from oodbench.running import execution
+        from oodbench.running.engines import local
 
-        options = execution.Options(asked.compile, asked.deterministic, asked.keep_outputs)
-        if options.compile and device.type == "cpu":
+        if asked.compile and device.type == "cpu":
             reporter.note("note: --compile is for a GPU; nothing is compiled on a CPU")
         if device.type == "cpu" and planned.suite.contents.cpu_threads is None and _has_machine_to_itself(planned):
             reporter.note(
                 "note: a training uses one CPU thread; --cpu-threads N uses more, and makes results of its own"
             )
-        new = execution.execute(planned, device, reporter, asked.force, options)
+        new = local.execute(planned, device, reporter)
     else:
         new = []
+    _rescore(planned, reporter)
     if asked.save_splits:
         from oodbench.running import execution
 
         execution.write_splits(planned)
     return new
+
+
+def _rescore(planned: Plan, reporter: Reporter) -> None:
+    """Results that are done and have metrics of an older version get those of today, from their raw scores."""
+    renewed = 0
+    for cell in planned.done:
+        if not is_current(read(cell.path)):
+            try:
+                renewed += rescore(cell.path)
+            except NotRescored as reason:
+                reporter.note(f"note: '{cell.path}' keeps the metrics of an older version: {reason}")
+    if renewed:
+        reporter.note(f"note: metrics of {renewed} results were computed anew, from their raw scores")
 
 
 def _has_machine_to_itself(planned: Plan) -> bool:

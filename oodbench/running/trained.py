@@ -14,7 +14,8 @@ from torch import Tensor
 from oodbench.config.cards import catalogue, load_class
 from oodbench.config.registry import Registry
 from oodbench.config.suite import Setting, Suite
-from oodbench.data import splits
+from oodbench.data import lookup
+from oodbench.data.parts import Parts, mixed_validation
 from oodbench.errors import UserError
 from oodbench.files import write_atomically
 from oodbench.learning import precision
@@ -37,31 +38,31 @@ FIELDS = {"model", "log", "notes", "seconds"}  # of a file of weights; those of 
 def build_model(suite: Suite, seed: int) -> Classifier:
     """The suite's network with the initial weights that a seed gives, the same for every trainer."""
     contents = suite.contents
-    mean, std = splits.normalisation(suite)
+    mean, std = lookup.normalization(suite)
     network: Network = load_class(catalogue("networks")[contents.network.name])(**contents.network.options)
     torch.manual_seed(derive(seed, "init"))
     body, dim = network.body(len(mean))
-    model = precision.classifier(contents.precision)(body, dim, splits.num_classes(suite), mean, std)
+    model = precision.classifier(contents.precision)(body, dim, lookup.num_classes(suite), mean, std)
     return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch leaves this form untyped
 
 
-def training_data(suite: Suite, parts: splits.Parts, setting: Setting | None) -> Data:
+def training_data(suite: Suite, parts: Parts, setting: Setting | None) -> Data:
     """What a trainer may read: without a setting, nothing of the wild mixture."""
     env = None
     if parts.labelled.domains is not None:
         env = torch.from_numpy(np.unique(parts.labelled.domains, return_inverse=True)[1])
     labelled = Split(as_rows(parts.labelled.images), torch.from_numpy(parts.labelled.labels), env)
     if setting is None:
-        return Data(labelled, splits.num_classes(suite))
+        return Data(labelled, lookup.num_classes(suite))
     wild_id, covariate, semantic = (
         as_rows(part.images) for part in (parts.wild_id, parts.wild_covariate, parts.wild_semantic)
     )
     return Data(
         labelled,
-        splits.num_classes(suite),
+        lookup.num_classes(suite),
         WildMixture(wild_id, covariate, semantic, setting.pi_c, setting.pi_s, suite.contents.mixture),
         id_validation=as_rows(parts.id_validation.images),
-        mixed_validation=as_rows(splits.mixed_validation(parts, setting)),
+        mixed_validation=as_rows(mixed_validation(parts, setting)),
         id_test=as_rows(parts.id.images),
     )
 

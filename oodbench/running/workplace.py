@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from oodbench.config.suite import Setting, Suite
-from oodbench.data import splits
+from oodbench.data.parts import Parts, build_parts
 from oodbench.files import claim
 from oodbench.learning import precision
 from oodbench.learning.evaluation import Evaluation
@@ -47,7 +47,7 @@ class Workplace:
 
     _announced: set[str] = field(default_factory=set, init=False)
     _claimed: set[str] = field(default_factory=set, init=False)
-    _parts: dict[tuple[Setting, int], splits.Parts] = field(default_factory=dict, init=False)
+    _parts: dict[tuple[Setting, int], Parts] = field(default_factory=dict, init=False)
 
     @property
     def compiles(self) -> bool:
@@ -59,9 +59,9 @@ class Workplace:
         asked = {"deterministic": self.options.deterministic, "compiled": self.compiles}
         return [flag for flag, so in asked.items() if so]
 
-    def parts(self, suite: Suite, setting: Setting, seed: int) -> splits.Parts:
+    def parts(self, suite: Suite, setting: Setting, seed: int) -> Parts:
         if (setting, seed) not in self._parts:
-            self._parts[setting, seed] = splits.build(suite, setting, seed)
+            self._parts[setting, seed] = build_parts(suite, setting, seed)
         return self._parts[setting, seed]
 
     def announce(self, training: Training) -> None:

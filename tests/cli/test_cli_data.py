@@ -10,7 +10,7 @@ from command_line import SUITE_FILE, assert_done, assert_refused, oodbench
 from data_files import SmallCIFAR100, SmallMNIST, cifar100_binary, gzipped, idx_files, packed, small, write
 
 from oodbench.config.cards import catalogue
-from oodbench.data import splits, store
+from oodbench.data import lookup, store
 from oodbench.data.sets.cifar import CIFAR10, CIFAR100
 from oodbench.data.sets.idx import MNIST, NAMES, FashionMNIST
 from oodbench.data.sources import Debian, Npm
@@ -31,9 +31,9 @@ def home(tmp_path, monkeypatch):
         monkeypatch.setattr(data, "rows", SmallMNIST.rows)
         monkeypatch.setattr(data, "official", official())
     monkeypatch.setattr(CIFAR100, "rows", SmallCIFAR100.rows)
-    splits.dataset.cache_clear()  # which remembers what it has read
+    lookup.dataset.cache_clear()  # which remembers what it has read
     yield tmp_path / "data"
-    splits.dataset.cache_clear()
+    lookup.dataset.cache_clear()
 
 
 def official(seed=0):

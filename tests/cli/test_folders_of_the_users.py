@@ -8,7 +8,8 @@ from stand_ins import arrays, data_in, picture
 
 import oodbench as package
 from oodbench.config import suite as suites
-from oodbench.data import splits, store
+from oodbench.data import lookup, store
+from oodbench.data.parts import build_parts
 from oodbench.errors import UserError
 from oodbench.results.folder import read_folder
 
@@ -127,7 +128,7 @@ def test_splits_are_written_on_demand_and_say_which_row_plays_which_part(tmp_pat
     suite = suites.load("digits-c", "smoke")
     for seed in (0, 1):
         path = tmp_path / "results" / "digits-c-smoke" / "unseen-digits" / f"splits-seed{seed}.npz"
-        parts = splits.build(suite, suite.settings[0], seed).items()
+        parts = build_parts(suite, suite.settings[0], seed).items()
         with np.load(path) as written:
             assert set(written) == {*parts, *(f"{name}.origin" for name in parts)}
             for name, part in parts.items():
@@ -159,16 +160,16 @@ def test_a_sweep_runs_every_value_and_its_own_methods(tmp_path):
 def test_classes_of_a_covariate_folder_are_matched_by_name(tmp_path):
     """Whatever is missing or comes in another order; a class that the ID data does not have is refused."""
     for name in ("cifar10", "svhn"):
-        store.save(name, arrays(splits.dataset(name), np.random.default_rng(0)), "a test")
+        store.save(name, arrays(lookup.dataset(name), np.random.default_rng(0)), "a test")
     some = folder_of(tmp_path / "some", classes=("truck", "bird", "horse"), each=12)
     suite = suites.load("cifar10-c").with_sets(["svhn"], [f"folder:{some}"])
-    parts = splits.build(suite, suite.settings[0], 0)
+    parts = build_parts(suite, suite.settings[0], 0)
     assert {*parts.covariate.labels, *parts.wild_covariate.labels} <= {2, 7, 9}
     strange = folder_of(tmp_path / "strange", classes=("truck", "deer", "unicorn"), each=12)
     suite = suites.load("cifar10-c").with_sets(["svhn"], [f"folder:{strange}"])
     message = "'folder:strange' has the class 'unicorn', which is none of the ID data; name its folders airplane, "
     with pytest.raises(UserError, match=message):
-        splits.build(suite, suite.settings[0], 0)
+        build_parts(suite, suite.settings[0], 0)
 
 
 def test_one_folder_cannot_be_both_kinds_of_shift(tmp_path):

@@ -12,7 +12,8 @@ from stand_ins import data_in
 
 from oodbench.config import suite as suites
 from oodbench.config.recipe import Recipe
-from oodbench.data import pictures, splits, store
+from oodbench.data import pictures, store
+from oodbench.data.parts import build_parts
 from oodbench.data.sets.cifar import CIFAR10
 from oodbench.data.sets.folders import LSUNC, LSUNR, Places365, Textures
 from oodbench.data.sets.svhn import SVHN
@@ -176,7 +177,7 @@ def official_sizes(tmp_path_factory):
 def parts_of(suite, semantic):
     """Under a corruption that takes images of any size."""
     suite = replace(suite, contents=replace(suite.contents, corruptions="digits_c"))
-    return splits.build(suite, suite.setting(f"{semantic},covariate=contrast"), seed=0)
+    return build_parts(suite, suite.setting(f"{semantic},covariate=contrast"), seed=0)
 
 
 @pytest.mark.parametrize("semantic", OFFICIAL)

@@ -13,7 +13,8 @@ from oodbench.config import suite as suites
 from oodbench.config.cards import load_class
 from oodbench.config.recipe import Recipe
 from oodbench.config.registry import Registry
-from oodbench.data import splits, store
+from oodbench.data import lookup, store
+from oodbench.data.parts import build_parts
 from oodbench.learning.batches import Data
 from oodbench.learning.domain_accuracy import observer
 from oodbench.learning.loop import OBSERVED_EPOCHS, observed_epochs
@@ -126,9 +127,9 @@ def domains(tmp_path_factory):
     """300 small images in three domains, and a results folder."""
     folder = tmp_path_factory.mktemp("domains")
     with data_in(folder / "data"), pytest.MonkeyPatch.context() as patch:
-        store.save("mnist", arrays(splits.dataset("mnist"), np.random.default_rng(0)), "a test")
+        store.save("mnist", arrays(lookup.dataset("mnist"), np.random.default_rng(0)), "a test")
         for name in (SUITE, "rotated-mnist"):
-            keep(splits.dataset(name), np.random.default_rng(1), patch)
+            keep(lookup.dataset(name), np.random.default_rng(1), patch)
         yield folder
 
 
@@ -162,9 +163,9 @@ def test_a_result_carries_accuracies_of_every_domain_at_every_checkpoint(results
 def test_accuracies_on_training_domains_are_those_of_the_id_test_images(results):
     """From the predictions that the run stored, image by image."""
     suite = suites.load(SUITE, "smoke")
-    names = splits.dataset(SUITE).domains
+    names = lookup.dataset(SUITE).domains
     for result in results:
-        parts = splits.build(suite, suite.setting(result.setting), 0)
+        parts = build_parts(suite, suite.setting(result.setting), 0)
         scored = read_scores(result.path)["id"]
         for number in set(parts.id.domains):
             rows = parts.id.domains == number
@@ -175,12 +176,12 @@ def test_accuracies_on_training_domains_are_those_of_the_id_test_images(results)
 def test_an_observer_reads_the_held_out_domain_in_the_order_of_its_parts(domains):
     """A network that always answers class 1 is right as often as the labels are 1."""
     suite = suites.load(SUITE, "smoke")
-    parts = splits.build(suite, suite.setting("covariate=plus80"), 0)
+    parts = build_parts(suite, suite.setting("covariate=plus80"), 0)
     model = build_model(suite, 0)
     with torch.no_grad():
         model.head.weight.zero_()
         model.head.bias.copy_(torch.tensor([0.0, 1.0]))
-    told = observer(splits.dataset(SUITE).domains, parts)(model)
+    told = observer(lookup.dataset(SUITE).domains, parts)(model)
     assert told["test"] == {"plus80": parts.covariate.labels.mean()}
     assert told["validation"]["plus80"] == parts.covariate_validation.labels.mean()
     assert told["validation"]["minus90"] == parts.id.labels[parts.id.domains == 2].mean()
@@ -188,7 +189,7 @@ def test_an_observer_reads_the_held_out_domain_in_the_order_of_its_parts(domains
 
 def test_nothing_is_observed_where_no_domain_is_held_out():
     suite = suites.load("digits-c", "smoke")
-    assert observer((), splits.build(suite, suite.settings[0], 0)) is None
+    assert observer((), build_parts(suite, suite.settings[0], 0)) is None
 
 
 def test_the_table_of_a_run_names_the_selection_and_ends_with_the_average(results, domains):

@@ -10,7 +10,7 @@ from command_line import SUITE_FILE, assert_done, assert_refused, oodbench, smok
 from oodbench import read_results
 from oodbench.config import suite as suites
 from oodbench.config.registry import Registry
-from oodbench.data import splits
+from oodbench.data.parts import build_parts
 from oodbench.learning.evaluation import Evaluation, _refuse_negative
 from oodbench.results.result import read_scores
 from oodbench.running.execution import keyed
@@ -73,7 +73,7 @@ def test_a_scorer_that_needs_validation_gets_the_id_validation_images_with_their
     suite = suites.load("digits-c", "smoke")
     for result in [r for r in read_results(results) if r.method == "mine"]:
         setting = next(each for each in suite.settings if suite.setting_name(each) == result.setting)
-        parts = splits.build(suite, setting, 0)
+        parts = build_parts(suite, setting, 0)
         scores = read_scores(result.path)["id"].scores
         told = scores[0] - 1e6 * len(parts.labelled)
         assert np.ptp(scores) == 0 and int(told) == len(parts.id_validation)
@@ -82,7 +82,7 @@ def test_a_scorer_that_needs_validation_gets_the_id_validation_images_with_their
 
 def test_a_scorer_is_fitted_anew_for_other_validation_images_and_only_then(plugin):
     scorer, suite = Registry([plugin(["validation"])]).method("mine").scorer, suites.load("digits-c", "smoke")
-    parts = splits.build(suite, suite.settings[0], 0)
+    parts = build_parts(suite, suite.settings[0], 0)
     evaluation = Evaluation(build_model(suite, 0), parts.labelled)
     first, again = (evaluation.score(keyed(scorer), parts)[0]["id"].scores for _ in range(2))
     fewer = evaluation.score(keyed(scorer), replace(parts, id_validation=parts.id_validation.take(slice(7))))[0][

@@ -2,19 +2,19 @@
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planned import plan_of
 
 from oodbench.config import suite
 from oodbench.config.cards import load_class
 from oodbench.config.recipe import Recipe
 from oodbench.config.registry import Registry
-from oodbench.data import splits
+from oodbench.data.parts import build_parts
 from oodbench.errors import UserError
 from oodbench.learning.batches import Batch, Data, Split, WildMixture
 from oodbench.learning.functional import Constraint, energy, forward_both, frozen_batch_norm, gradient_norm
@@ -22,7 +22,6 @@ from oodbench.learning.loop import Failed, Loop
 from oodbench.learning.outputs import forward
 from oodbench.learning.tuning import after_largest_drop, flagged_share
 from oodbench.results.metrics import auroc
-from oodbench.running.plan import make
 from oodbench.running.trained import build_model, training_data
 from oodbench.seeds import derive
 
@@ -255,7 +254,7 @@ def test_above_the_bound_a_near_point_may_be_lost():
 @pytest.fixture(scope="module")
 def digits():
     loaded = suite.load("digits-c")
-    parts = splits.build(loaded, loaded.settings[0], seed=0)
+    parts = build_parts(loaded, loaded.settings[0], seed=0)
     return loaded, training_data(loaded, parts, loaded.settings[0]), parts
 
 
@@ -464,7 +463,7 @@ def test_only_trainers_that_say_so_are_given_the_wild_images(name, digits):
     """A trainer's setting is None unless it needs wild data, and then nothing of the mixture reaches it."""
     needs = REGISTRY.method(name).needs
     made = [f"{name}.environments=random:2"] if "environments" in needs else []  # the digits have none of their own
-    plan = make(digits[0], REGISTRY, [name], [], [0], made, Path("nowhere"))
+    plan = plan_of(digits[0], [name], set=made)
     needs_wild = "wild" in needs
     assert all((cell.training.setting is not None) == needs_wild for cell in plan.cells)
     given = training_data(digits[0], digits[2], plan.cells[0].training.setting)

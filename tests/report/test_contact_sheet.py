@@ -9,8 +9,9 @@ from data_files import SmallCIFAR10, SmallMNIST, small
 from PIL import Image
 
 from oodbench.config import suite as suites
-from oodbench.data import splits, store
+from oodbench.data import lookup, store
 from oodbench.data.corruptions import cifar_c, digits_c, mnist_c
+from oodbench.data.parts import build_parts
 from oodbench.data.sets.cifar import CIFAR10
 from oodbench.data.sets.digits import Digits
 from oodbench.data.sets.idx import MNIST
@@ -24,9 +25,9 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("OODBENCH_DATA", str(tmp_path / "data"))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    splits.dataset.cache_clear()  # which remembers what it has read
+    lookup.dataset.cache_clear()  # which remembers what it has read
     yield tmp_path / "data"
-    splits.dataset.cache_clear()
+    lookup.dataset.cache_clear()
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def cifar(monkeypatch):
 
 def clean_rows(suite, count, seed=0):
     """The rows of the images on a sheet of digits, found again by their pixels."""
-    images, _, in_test = splits.dataset("digits").arrays(None)
+    images, _, in_test = lookup.dataset("digits").arrays(None)
     shown = contact_sheet.of_corruption(suite, "blur", count, seed).tiles[:, 0]
     found = [np.flatnonzero((images == tile).all(axis=(1, 2, 3))) for tile in shown]
     assert all(len(rows) == 1 and in_test[rows[0]] for rows in found)
@@ -110,14 +111,14 @@ def test_a_corruption_is_shown_clean_and_at_each_severity_one_image_per_class(di
     assert sheet.rows == [f"class {k}" for k in range(8)]
     assert sheet.columns == ["clean", *(f"severity {k}" for k in (1, 2, 3, 4, 5))]
     rows = clean_rows(digits, 8)
-    assert splits.dataset("digits").labels()[rows].tolist() == list(range(8))
-    images = splits.dataset("digits").arrays(None)[0]
+    assert lookup.dataset("digits").labels()[rows].tolist() == list(range(8))
+    images = lookup.dataset("digits").arrays(None)[0]
     for k in range(1, 6):
         assert (sheet.tiles[:, k] == digits_c.gaussian_noise(images[rows], k, rows)).all()
 
 
 def test_the_corrupted_images_are_those_of_a_run(digits):
-    parts = splits.build(digits, digits.settings[0], seed=3)
+    parts = build_parts(digits, digits.settings[0], seed=3)
     sheet = contact_sheet.of_corruption(digits, "gaussian_noise", 8, 0)
     for row, tile in zip(clean_rows(digits, 8), sheet.tiles[:, 3], strict=True):
         assert (parts.covariate.images[parts.covariate.rows == row][0] == tile).all()
@@ -128,7 +129,7 @@ def test_all_corruptions_are_shown_a_row_each_at_the_severity_of_the_suite(digit
     assert sheet.title == "digits-c: severity 3"
     assert sheet.rows == ["clean", *digits_c.KINDS] and sheet.columns == ["class 0", "class 1"]
     rows = clean_rows(digits, 2)
-    images = splits.dataset("digits").arrays(None)[0][rows]
+    images = lookup.dataset("digits").arrays(None)[0][rows]
     for kind, tiles in zip(digits_c.KINDS, sheet.tiles[1:], strict=True):
         assert (tiles == digits_c.KINDS[kind](images, 3, rows)).all()
     other = contact_sheet.of_all_corruptions(digits, 5, 2, 0)
@@ -173,7 +174,7 @@ def test_without_a_corruption_the_test_splits_of_all_settings_are_shown_once_eac
         "semantic: photo-patches",
     ]
     rows = clean_rows(digits, 8)
-    images, labels, _ = splits.dataset("digits").arrays(None)
+    images, labels, _ = lookup.dataset("digits").arrays(None)
     assert (sheet.tiles[0] == images[rows]).all()
     assert (sheet.tiles[1] == digits_c.gaussian_noise(images[rows], 3, rows)).all()
     unseen = [labels[(images == tile).all(axis=(1, 2, 3))].tolist() for tile in sheet.tiles[2]]
@@ -188,7 +189,7 @@ def test_a_seed_always_shows_the_same_images_and_another_seed_others(digits):
 def test_more_images_begin_with_the_same_and_repeat_no_image(digits):
     few, many = clean_rows(digits, 3), clean_rows(digits, 20)
     assert (many[:3] == few).all() and len(set(many.tolist())) == 20
-    labels = splits.dataset("digits").labels()[many].tolist()
+    labels = lookup.dataset("digits").labels()[many].tolist()
     assert labels == [*range(8), *range(8), *range(4)]
 
 
@@ -319,7 +320,7 @@ def test_a_suite_of_domains_without_a_semantic_set_shows_each_domain_and_what_is
     suite = suites.load(str(path))
     sheet = contact_sheet.of_parts(suite, suite.settings, 8, 0)
     assert sheet.rows == ["id: without odd", "covariate: odd"]
-    images = splits.dataset("digits").arrays(None)[0]
+    images = lookup.dataset("digits").arrays(None)[0]
     for parity, tiles in enumerate(sheet.tiles):
         assert all((images[parity::2] == tile).all(axis=(1, 2, 3)).any() for tile in tiles)
 

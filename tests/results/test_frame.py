@@ -12,7 +12,7 @@ import oodbench
 from oodbench.results.metrics import METRICS
 from oodbench.results.result import Search, as_json
 
-COMMITTED = Path(__file__).parent.parent.parent / "results"
+COMMITTED = Path(__file__).parents[2] / "results" / "reference"
 RATES = {"covariate_acc": 0.75, "id_acc": 0.9, "fpr95": 0.25, "auroc": 0.5}
 COLUMNS = """
 suite preset setting method display group trainer scorer seed status draw semantic covariate severity

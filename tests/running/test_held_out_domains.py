@@ -11,7 +11,8 @@ from data_files import write
 from stand_ins import arrays, data_in, files, keep, picture
 
 from oodbench.config import suite as suites
-from oodbench.data import splits, store
+from oodbench.data import lookup, store
+from oodbench.data.parts import build_parts
 from oodbench.results.result import read
 from oodbench.results.selection import LEAVE_ONE_OUT
 
@@ -24,10 +25,10 @@ def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     with data_in(folder / "data"), pytest.MonkeyPatch.context() as patch:
         random = np.random.default_rng(0)
-        store.save("mnist", arrays(splits.dataset("mnist"), random), "a test")
-        splits.dataset("pacs").add(write(folder / "pacs", files(splits.dataset("pacs"), random)))
+        store.save("mnist", arrays(lookup.dataset("mnist"), random), "a test")
+        lookup.dataset("pacs").add(write(folder / "pacs", files(lookup.dataset("pacs"), random)))
         for name in MADE:
-            keep(splits.dataset(name), random, patch)
+            keep(lookup.dataset(name), random, patch)
         yield
 
 
@@ -68,7 +69,7 @@ def test_leave_one_domain_out_adds_every_pair_of_domains_once():
 
 def test_a_pair_is_tested_on_both_domains_and_trained_on_the_others():
     made = plan_of("pacs", "erm", selection=LEAVE_ONE_OUT)
-    parts = splits.build(made.suite, made.for_selection[1].setting, seed=0)
+    parts = build_parts(made.suite, made.for_selection[1].setting, seed=0)
     assert (set(parts.labelled.domains), set(parts.covariate.domains)) == ({1, 3}, {0, 2})
 
 
@@ -236,7 +237,7 @@ def test_class_folders_that_differ_between_domains_are_refused(tmp_path):
 
 def test_class_folders_that_differ_between_the_domains_of_pacs_are_refused_when_it_is_added(tmp_path):
     random = np.random.default_rng(0)
-    tree = files(splits.dataset("pacs"), random)
+    tree = files(lookup.dataset("pacs"), random)
     write(tmp_path / "pacs", {name: content for name, content in tree.items() if not name.startswith("photo/c/")})
     outcome = oodbench("data", "add", "pacs", tmp_path / "pacs")
     assert_refused(outcome, f"'{tmp_path / 'pacs' / 'photo'}' has no images of the class 'c', other domains do")
@@ -273,7 +274,7 @@ def test_the_shares_of_the_mixture_do_not_count_either_and_the_splits_do():
 def test_settings_share_a_training_just_where_it_gets_the_same_images():
     suite = with_semantic_sets("zeros", "ones")
     settings = [*suite.settings, *suites.load("pacs", "smoke").settings]
-    rows = {s: splits.build(suite, s, 0).labelled.digest for s in settings}
+    rows = {s: build_parts(suite, s, 0).labelled.digest for s in settings}
     cells = {s: plan_of(suite, "erm", [f"{s.semantic},covariate={s.covariate}"]).cells[0] for s in settings}
     for a in settings:
         for b in settings:

@@ -14,7 +14,8 @@ from oodbench.config import suite as suites
 from oodbench.config.cards import PACKAGE, folder
 from oodbench.config.families import corruption_kinds
 from oodbench.config.registry import Registry
-from oodbench.data import splits, store
+from oodbench.data import lookup, store
+from oodbench.data.parts import build_parts
 from oodbench.data.sets.cifar import CIFAR10
 from oodbench.data.sets.idx import MNIST, FashionMNIST
 from oodbench.data.sets.svhn import SVHN
@@ -198,7 +199,7 @@ def test_a_folder_counts_by_its_content_and_not_by_its_place(home, tmp_path):
     assert keys(with_folder(here)) == keys(with_folder(there))
     before = keys(with_folder(here))
     write(there, {"3.png": picture(random, side=8)})
-    splits.dataset.cache_clear()
+    lookup.dataset.cache_clear()
     assert keys(with_folder(here)) == before and not set(keys(with_folder(there))) & set(before)
 
 
@@ -230,10 +231,10 @@ def mnist(home, monkeypatch):
 
 def test_published_copies_are_preferred_and_count(mnist):
     setting = mnist.settings[0]
-    made, before = splits.build(mnist, setting, 0), keys(mnist)
+    made, before = build_parts(mnist, setting, 0), keys(mnist)
     clean = store.load("mnist")
     publish("mnist-c-files", "dotted_line", 255 - clean.images, clean.labels, clean.in_test)
-    taken = splits.build(mnist, setting, 0)
+    taken = build_parts(mnist, setting, 0)
     for name in ("wild_covariate", "mixed_covariate", "covariate"):
         ours, theirs = getattr(made, name), getattr(taken, name)
         assert ours.origin == "mnist mnist_c.dotted_line-1" and theirs.origin == "mnist mnist-c-files.dotted_line-1"
@@ -241,19 +242,19 @@ def test_published_copies_are_preferred_and_count(mnist):
         assert np.array_equal(theirs.images, 255 - clean.images[theirs.rows]) and ours.digest != theirs.digest
     assert taken.labelled.digest == made.labelled.digest
     assert not set(before) & set(keys(mnist))
-    assert "mnist-c-files" in splits.fingerprints(mnist, setting)
+    assert "mnist-c-files" in lookup.fingerprints(mnist, setting)
     other = mnist.setting("covariate=zigzag")
-    assert splits.build(mnist, other, 0).covariate.origin == "mnist mnist_c.zigzag-1"
-    assert "mnist-c-files" not in splits.fingerprints(mnist, other)
+    assert build_parts(mnist, other, 0).covariate.origin == "mnist mnist_c.zigzag-1"
+    assert "mnist-c-files" not in lookup.fingerprints(mnist, other)
 
 
 def test_published_copies_are_of_lossless_images_and_not_taken_for_encoded_ones(mnist):
     clean = store.load("mnist")
     publish("mnist-c-files", "dotted_line", 255 - clean.images, clean.labels, clean.in_test)
     encoded = mnist.with_value("id", "jpeg", "75")
-    parts = splits.build(encoded, encoded.settings[0], 0)
+    parts = build_parts(encoded, encoded.settings[0], 0)
     assert parts.covariate.origin == "mnist jpeg-75 mnist_c.dotted_line-1" and parts.id.origin == "mnist jpeg-75"
-    assert "mnist-c-files" not in splits.fingerprints(encoded, encoded.settings[0])
+    assert "mnist-c-files" not in lookup.fingerprints(encoded, encoded.settings[0])
 
 
 def test_copies_of_the_test_images_alone_serve_the_test_split_and_the_rest_is_made(home, monkeypatch):
@@ -265,7 +266,7 @@ def test_copies_of_the_test_images_alone_serve_the_test_split_and_the_rest_is_ma
     severe = [np.full((6, 3, 32, 32), 10 * severity, dtype=np.uint8) for severity in range(1, 6)]
     publish("cifar10-c-files", "fog", np.concatenate(severe), np.tile(clean.labels[20:], 5), np.ones(30, dtype=bool))
     suite = suites.load("cifar10-c")
-    parts = splits.build(suite, suite.setting("svhn,covariate=fog,severity=4"), 0)
+    parts = build_parts(suite, suite.setting("svhn,covariate=fog,severity=4"), 0)
     assert (parts.covariate.images == 40).all() and parts.covariate.origin == "cifar10 cifar10-c-files.fog-4"
     assert np.array_equal(parts.covariate.rows, parts.id.rows)
     assert parts.wild_covariate.origin == parts.mixed_covariate.origin == "cifar10 cifar_c.fog-4"

@@ -11,6 +11,7 @@ import oodbench as package
 from oodbench.cli import run as command
 from oodbench.cli.parser import Parser
 from oodbench.errors import UserError
+from oodbench.results.result import as_json, read
 from oodbench.running import request as requests
 from oodbench.running.plan import Plan, plan
 from oodbench.running.request import Request, alternatives, request, seeds
@@ -227,3 +228,14 @@ def test_python_fetches_what_is_missing_as_the_command_does(tmp_path):
     )
     outcome = python("-c", code, OODBENCH_DATA=tmp_path / "data")
     assert assert_done(outcome) == "asked for mnist; asked for fashion-mnist\n"
+
+
+def test_a_done_result_with_older_metrics_is_rescored_and_not_run_again(tmp_path):
+    given = {"methods": "msp", "settings": "unseen-digits", "preset": "smoke", "results": tmp_path}
+    (first,) = package.run(**given)
+    old = dataclasses.replace(first, metrics={**first.metrics, "auroc": 0.0}, metrics_version=0)
+    first.path.write_text(as_json(old))
+    printed = assert_done(oodbench("run", "--preset", "smoke", "--methods", "msp", "--setting", "unseen-digits",
+                                   "--results", tmp_path))  # fmt: skip
+    assert "1 done already, 0 to run" in printed and "metrics of 1 results were computed anew" in printed
+    assert read(first.path).metrics == first.metrics and read(first.path).written == first.written

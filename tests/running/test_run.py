@@ -22,7 +22,7 @@ import torch
 from oodbench import files
 from oodbench.cli import main
 from oodbench.config.suite import suite_files
-from oodbench.data import splits
+from oodbench.data import lookup
 from oodbench.errors import UserError
 from oodbench.results.folder import read_folder
 from oodbench.results.metrics import METRICS, evaluate
@@ -172,7 +172,7 @@ def test_neither_place_nor_time_nor_the_name_of_the_suite_decides_what_is_done(w
 
 
 def test_the_content_of_the_data_decides_what_is_done(whole, monkeypatch, capsys):
-    monkeypatch.setitem(vars(splits.dataset("digits")), "fingerprint", "0123456789abcdef")
+    monkeypatch.setitem(vars(lookup.dataset("digits")), "fingerprint", "0123456789abcdef")
     assert main([*command(whole), "--dry-run"]) == 0
     assert f"{CELLS} cells, 0 done already, {CELLS} to run" in capsys.readouterr().out
 

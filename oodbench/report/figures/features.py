@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from oodbench.data import splits
+from oodbench.data.image_part import ImagePart
 from oodbench.report.figures.networks import networks_of, parts_of
 from oodbench.report.figures.studies import Drawing, Study, beside_each_other, printed_name
 from oodbench.report.figures.style import SPLITS, TITLES, panel_size, panels_of, test_splits_of, titled_figure
@@ -25,7 +25,7 @@ def draw(study: Study, methods: Sequence[str], compared: Sequence[str]) -> Drawi
 
     rows = {}
     for split in SPLITS:
-        part: splits.Part = getattr(parts, split)
+        part: ImagePart = getattr(parts, split)
         order = np.random.default_rng(derive(chosen[0].seed, "features", split)).permutation(len(part))
         rows[split] = torch.from_numpy(np.asarray(part.take(order[:FEATURE_ROWS]).images))
     figure = titled_figure(study, f"features, seed {chosen[0].seed}", *panel_size(len(chosen)))

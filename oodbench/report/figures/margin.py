@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from oodbench.data import splits
+from oodbench.data.parts import mixed_validation
 from oodbench.report import tables
 from oodbench.report.figures.networks import networks_of, parts_of
 from oodbench.report.figures.studies import Drawing, NotDrawn, Study, printed_name, runs_by_method, seeds_of, table_of
@@ -146,7 +146,7 @@ def _recomputed_choices(runs: dict[float, list[Result]]) -> list[MarginChoice]:
         first = next(result for _, result in flat if result.seed == seed)
         parts = parts_of(first, ("id_validation", "mixed_id", "mixed_covariate", "mixed_semantic"))
         id_images = torch.from_numpy(np.asarray(parts.id_validation.images))
-        mixed = torch.from_numpy(splits.mixed_validation(parts, first.config.setting))
+        mixed = torch.from_numpy(mixed_validation(parts, first.config.setting))
         shares = {margin: flagged_share(network, id_images, mixed) for margin, network in trained.items()}
         choices.append(MarginChoice(shares, [*shares][after_largest_drop([*shares.values()], len(mixed))]))
     return choices

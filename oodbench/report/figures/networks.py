@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oodbench.config import suite as suites
 from oodbench.config.schema import Misfit
-from oodbench.data import splits
+from oodbench.data.parts import Parts, build_parts
 from oodbench.errors import UserError
 from oodbench.report.figures.studies import NotDrawn
 from oodbench.results.result import Result
@@ -30,11 +30,11 @@ def check(result: Result) -> None:
     suites.check_setting(result.config.setting, result.config.suite)
 
 
-def parts_of(result: Result, used: Sequence[str]) -> splits.Parts:
+def parts_of(result: Result, used: Sequence[str]) -> Parts:
     """The images a result was made with; of the parts in `used` this is certain."""
     with reasons("needs the images again"):
         check(result)
-        parts = splits.build(result.ran_suite, result.config.setting, result.seed)
+        parts = build_parts(result.ran_suite, result.config.setting, result.seed)
     recorded = result.data.parts
     for name in used:
         if name not in recorded or recorded[name].digest != getattr(parts, name).digest:
