@@ -22,7 +22,7 @@ def main(given: argparse.Namespace) -> int:
     if given.json:
         print(json.dumps(_as_values(state), indent=1))
         return 0
-    counts = f"{state.done} done, {len(state.failed)} failed"
+    counts = f"{state.done} done, {len(state.failed)} failed, {len(state.left)} left"
     print(f"{given.folder}: {counts}; trainings: {len(state.running)} running, {len(state.interrupted)} interrupted")
     for suite, found in state.by_suite().items():
         print(f"  {suite}: {found['ok']} done, {found['failed']} failed")
@@ -33,7 +33,12 @@ def main(given: argparse.Namespace) -> int:
         print(f"    oodbench show {shlex.quote(str(result.path))}")
     _print_trainings("running", state.running)
     _print_trainings("interrupted; the same command goes on from the checkpoint", state.interrupted)
-    print("left: a folder does not know what was asked for; repeat the command of a run with --dry-run to see it")
+    if state.left:
+        print("left, of what runs were asked for; the same command goes on")
+    for cell in state.left:
+        print(f"  {cell}")
+    for path, reason in state.unplanned.items():
+        print(f"what is left of '{path}' is not known here: {reason}")
     return 0
 
 
@@ -62,6 +67,7 @@ def _as_values(state: Status) -> dict[str, object]:
             }
             for result in state.failed
         ],
+        "left": state.left,
         "running": [asdict(each) for each in state.running],
         "interrupted": [asdict(each) for each in state.interrupted],
         "suites": {

@@ -6,12 +6,13 @@ All three build the same frozen `Request` by the same names, and `plan` takes no
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import yaml
 
+from oodbench import digests
 from oodbench.config.schema import Document, Misfit, conform, values_of
 from oodbench.errors import UserError, unknown
 from oodbench.files import write_text
@@ -212,6 +213,18 @@ def as_values(each: Request) -> dict[str, Any]:
     defaults = {f.name: f.default for f in fields(Request) if f.default is not MISSING}
     stated = {name: value for name, value in values_of(each).items() if name == "suite" or value != defaults[name]}
     return {name: [*value] if isinstance(value, tuple) else value for name, value in stated.items()}
+
+
+REQUESTS = "requests"  # the folder inside a results folder that holds what was asked of it
+
+
+def remember(asked: Request) -> None:
+    """Write a request into its results folder, so that others can tell what is left of it."""
+    plain = replace(asked, results="results", force=False, device="auto")  # where and how it ran is not what was asked
+    name = f"{Path(asked.suite).stem}-{digests.of_values(as_values(plain))[:8]}.yaml"
+    path = asked.folder / REQUESTS / name
+    if not path.exists():
+        save([plain], path)
 
 
 def save(requests: Iterable[Request], path: Path) -> None:

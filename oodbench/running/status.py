@@ -1,13 +1,16 @@
 """A results folder in; what is done in it, what failed, and which trainings a process is or was at out. No torch."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from oodbench.errors import UserError
 from oodbench.files import Holder, holder
 from oodbench.results.folder import read_folder
 from oodbench.results.result import WEIGHTS, Result
+from oodbench.running.plan import plan
+from oodbench.running.request import REQUESTS, read
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,8 @@ class Status:
     problems: dict[Path, str]  # files that could not be read, and why
     running: list[Unfinished]
     interrupted: list[Unfinished]  # with a checkpoint that the same command goes on from
+    left: list[str]  # cells that were asked for and are not done, as their runs name them
+    unplanned: dict[Path, str]  # requests that cannot be planned here, and why
 
     @property
     def failed(self) -> list[Result]:
@@ -55,7 +60,21 @@ def of_folder(folder: Path) -> Status:
     ]
     running = [each for each in trainings if each.holder is not None]
     interrupted = [each for each in trainings if each.holder is None and each.saved is not None]
-    return Status(results, problems, running, interrupted)
+    return Status(results, problems, running, interrupted, *_left(folder))
+
+
+def _left(folder: Path) -> tuple[list[str], dict[Path, str]]:
+    """What the requests of a folder still ask for, each cell once."""
+    left: dict[str, None] = {}
+    unplanned: dict[Path, str] = {}
+    for path in sorted((folder / REQUESTS).glob("*.yaml")):
+        try:
+            for asked in read(path):
+                planned = plan(replace(asked, results=str(folder)))
+                left |= dict.fromkeys(f"{planned.suite.label} / {each}" for each in (*planned.todo, *planned.waiting))
+        except UserError as error:
+            unplanned[path] = str(error)
+    return list(left), unplanned
 
 
 def _saved(home: Path, training: str) -> str | None:

@@ -12,8 +12,6 @@ from oodbench.files import claim
 from oodbench.results.folder import read_folder
 from oodbench.results.result import write
 
-LEFT = "left: a folder does not know what was asked for; repeat the command of a run with --dry-run to see it\n"
-
 
 @pytest.fixture
 def folder(tmp_path):
@@ -38,12 +36,12 @@ def checkpoint(folder, name):
 def test_what_is_done_and_what_failed_is_counted_by_suite(folder):
     path = folder / "digits-c" / "unseen-digits" / "scone" / "seed1-1.json"
     assert assert_done(oodbench("status", folder)) == (
-        f"{folder}: 3 done, 1 failed; trainings: 0 running, 0 interrupted\n"
+        f"{folder}: 3 done, 1 failed, 0 left; trainings: 0 running, 0 interrupted\n"
         "  digits-c: 2 done, 1 failed\n"
         "  digits-c-smoke: 1 done, 0 failed\n"
         "failed; the same command tries again\n"
         "  digits-c / unseen-digits / scone / seed 1: the loss became nan\n"
-        f"    oodbench show {path}\n" + LEFT
+        f"    oodbench show {path}\n"
     )
 
 
@@ -70,7 +68,7 @@ def test_a_checkpoint_that_nobody_holds_was_left(folder):
     assert out.endswith(
         "interrupted; the same command goes on from the checkpoint\n"
         "  training b2 of scone, checkpoint of 2027-01-15T08:00:00+00:00\n"
-        "  training d4, checkpoint of 2027-01-15T08:00:00+00:00\n" + LEFT
+        "  training d4, checkpoint of 2027-01-15T08:00:00+00:00\n"
     )
 
 
@@ -92,10 +90,28 @@ def test_the_same_for_programs(folder):
 def test_a_run_that_has_ended_has_left_nothing(tmp_path):
     assert_done(smoke(tmp_path, "msp,scone"))
     out = assert_done(oodbench("status", tmp_path))
-    assert out.startswith(f"{tmp_path}: 4 done, 0 failed; trainings: 0 running, 0 interrupted\n")
+    assert out.startswith(f"{tmp_path}: 4 done, 0 failed, 0 left; trainings: 0 running, 0 interrupted\n")
     assert {r.status for r in read_folder(tmp_path)[0]} == {"ok"} and list((tmp_path / "weights").glob("*.pt"))
 
 
+def test_what_a_run_was_asked_for_and_has_not_done_is_left(tmp_path):
+    assert_done(smoke(tmp_path, "msp,scone", "--setting", "unseen-digits"))
+    (gone,) = (tmp_path / "digits-c-smoke" / "unseen-digits" / "scone").glob("*.json")
+    gone.unlink()
+    out = assert_done(oodbench("status", tmp_path))
+    assert "1 done, 0 failed, 1 left;" in out and out.endswith(
+        "left, of what runs were asked for; the same command goes on\n"
+        "  digits-c-smoke / unseen-digits / scone / seed 0\n"
+    )
+    assert json.loads(assert_done(oodbench("status", tmp_path, "--json")))["left"] == [
+        "digits-c-smoke / unseen-digits / scone / seed 0"
+    ]
+    (request,) = (tmp_path / "requests").glob("*.yaml")
+    request.write_text("suite: digits-c\npreset: smok\n")
+    message = f"what is left of '{request}' is not known here: unknown preset of digits-c 'smok'; did you mean 'smoke'?"
+    assert message in assert_done(oodbench("status", tmp_path))
+
+
 def test_an_empty_folder_has_a_status_and_a_missing_one_none(tmp_path):
-    assert assert_done(oodbench("status", tmp_path)).startswith(f"{tmp_path}: 0 done, 0 failed; ")
+    assert assert_done(oodbench("status", tmp_path)).startswith(f"{tmp_path}: 0 done, 0 failed, 0 left; ")
     assert_refused(oodbench("status", tmp_path / "no"), "there is no results folder")
