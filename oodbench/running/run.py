@@ -10,7 +10,7 @@ from oodbench.results.rescore import NotRescored, is_current, rescore
 from oodbench.results.result import Result, read
 from oodbench.running.plan import Plan, plan
 from oodbench.running.reporting import Reporter
-from oodbench.running.request import Request, remember
+from oodbench.running.request import Request
 
 if TYPE_CHECKING:
     import torch
@@ -69,7 +69,6 @@ def carry_out(planned: Plan, reporter: Reporter) -> list[Result]:
             reporter.note(
                 "note: a training uses one CPU thread; --cpu-threads N uses more, and makes results of its own"
             )
-        remember(asked)
         new = local.execute(planned, device, reporter)
     else:
         new = []

@@ -101,7 +101,9 @@ def outcome(folder):
 
 
 def visible_files(folder):
-    return {str(p.relative_to(folder)) for p in Path(folder).rglob("*") if p.is_file() and not p.name.startswith(".")}
+    """What runs have made; what they were asked for is theirs to say, and differs between commands."""
+    files = [p for p in Path(folder).rglob("*") if p.is_file() and not p.name.startswith(".")]
+    return {str(p.relative_to(folder)) for p in files if p.parent.name != "requests"}
 
 
 def snapshot(folder):

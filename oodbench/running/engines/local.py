@@ -18,6 +18,7 @@ from oodbench.running.cells import Cell, Training
 from oodbench.running.execution import score_one, train_one
 from oodbench.running.plan import Plan
 from oodbench.running.reporting import Reporter
+from oodbench.running.request import remember
 from oodbench.running.trained import weights_file
 from oodbench.running.workplace import Options, Workplace
 
@@ -26,6 +27,7 @@ def execute(plan: Plan, device: torch.device, reporter: Reporter) -> list[Result
     """Run what is still to do; the new results. A cell that fails is a result too, the others go on."""
     preflight.check(plan, device)
     _check_writable(plan.folder)
+    remember(plan.request)
     asked = plan.request
     options = Options(asked.compile, asked.deterministic, asked.keep_outputs)
     waiting = _steps(plan, asked.force)
