@@ -1,6 +1,7 @@
 """Results as a run writes them, without running: for tests of what reads results."""
 
 from dataclasses import replace
+from functools import cache
 
 from oodbench.config import suite as suites
 from oodbench.config.registry import Registry
@@ -20,11 +21,17 @@ def component(name, values=None, changed=None):
     return ComponentRun(name, spelled(name), f"{name}@1", values or {}, changed or {})
 
 
+@cache
+def contents_of(suite):
+    """As a result records them."""
+    return replace(suites.load(suite).contents, presets={}, sweeps={}, search={})
+
+
 def config(
     suite="digits-c", setting=None, method="scone", display=None, group=GROUP, values=None, contents=None, changed=None
 ):
     """What ran: a suite of ours unless `contents` are given, `setting` as keys that differ from its first."""
-    contents = contents or replace(suites.load(suite).contents, presets={}, sweeps={}, search={})
+    contents = contents or contents_of(suite)
     first = suites.Suite(suite, None, None, contents).settings[0]
     ran = Setting(**{**vars(first), **(setting or {})})
     run = method_run(method, display, group, values, changed)

@@ -1,6 +1,7 @@
 """Results in the official schema for suites of the paper, and all of its numbers as if they had been measured."""
 
 from dataclasses import replace
+from functools import cache
 
 from made_results import a_result
 
@@ -44,6 +45,7 @@ def run(
     return a_result(suite, method, name, seed, made=made, **{"metrics": metrics, **fields})
 
 
+@cache
 def contents(suite, semantic):
     """Of a suite whose settings have a semantic set and the shared values."""
     ours = suites.load(suite).contents
