@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    what = parser.add_argument_group("what to run")
+    _add_what(parser.add_argument_group("what to run"))
+    _add_how(parser.add_argument_group("how to run"))
+    parser.set_defaults(**{each.name: None for each in fields(Request)})  # what is not said is the request's to say
+
+
+def _add_what(what: argparse._ArgumentGroup) -> None:
     what.add_argument(
         "--suite",
         action="append",
@@ -72,7 +77,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--request", metavar="FILE.yaml", help="a file that says all this, for one run or several")
     what.add_argument("--save-request", metavar="FILE.yaml", help="write such a file of this command, run nothing")
-    how = parser.add_argument_group("how to run")
+
+
+def _add_how(how: argparse._ArgumentGroup) -> None:
     how.add_argument("--init", metavar="FILE", help="weights of the suite's network that stand for those of erm")
     how.add_argument("--device", help="auto (default), cpu, cuda, cuda:1")
     how.add_argument(
@@ -99,7 +106,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--save-splits", action="store_true", help="write which rows play which part beside the results")
     how.add_argument("--dry-run", action="store_true", help="print the plan and the time it will take, run nothing")
     how.add_argument("--force", action="store_true", help="run again what is done already")
-    parser.set_defaults(**{each.name: None for each in fields(Request)})  # what is not said is the request's to say
 
 
 def _requests(given: argparse.Namespace) -> list[Request]:
