@@ -50,9 +50,11 @@ def main() -> int:
     parser.add_argument("--setting", default="unseen-digits")
     parser.add_argument("--methods", default=METHODS)
     parser.add_argument("--preset")
+    parser.add_argument("--set", action="append", default=[])
     given = parser.parse_args()
     arguments = ["--suite", given.suite, "--setting", given.setting, "--methods", given.methods]
     arguments += ["--preset", given.preset] if given.preset else []
+    arguments += [word for assignment in given.set for word in ("--set", assignment)]
     home = Path(__file__).parents[2]
     cells = []
     with tempfile.TemporaryDirectory() as folder:
