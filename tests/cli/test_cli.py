@@ -239,6 +239,7 @@ WRONG = [
     ([*SMOKE, "--device", "nonsense", "--dry-run"], "the device 'nonsense' cannot be used ("),
     ([*SMOKE, "--device", ""], "the device '' cannot be used ("),
     ([*SMOKE, "--device", "meta"], "the device 'meta' cannot be used ("),
+    ([*SMOKE, "--device", "hpu"], "the device 'hpu' cannot be used ("),
     ([*SUITE, "--init", "nowhere.pt"], "cannot read 'nowhere.pt': No such file or directory"),
     (["list", "metods"], "unknown list 'metods'; did you mean 'methods'?"),
     (["list", "zzz"], "unknown list 'zzz'; known: datasets, methods, networks, suites"),
