@@ -43,7 +43,7 @@ def test_any_folder_serves_as_semantic_and_as_covariate_set(tmp_path):
     odd, shifted = folder_of(tmp_path / "odd", side=20), folder_of(tmp_path / "shifted", classes="01234567", each=12)
     both = ["--semantic", f"folder:{odd}", "--covariate", f"folder:{shifted}"]
     out = assert_done(smoke(tmp_path / "results", "msp,scone", *both))
-    assert "digits-c-smoke: 2 cells" in out and "note:" not in out
+    assert "digits-c-smoke: 2 cells" in out and "holds JPEG files" not in out
     first, second = results_of(tmp_path / "results")
     for result in (first, second):
         assert (result.setting, result.status) == ("odd,covariate=shifted", "ok")
@@ -77,7 +77,7 @@ def test_jpegs_beside_lossless_images_are_noted_if_their_encoding_reaches_the_ne
 def test_encoding_the_id_images_answers_the_note_and_the_result_says_so(tmp_path):
     odd = folder_of(tmp_path / "odd", "JPEG")
     out = assert_done(smoke(tmp_path / "results", "msp", "--semantic", f"folder:{odd}", "--set", "id.jpeg=75"))
-    assert "note:" not in out
+    assert "holds JPEG files" not in out
     (result,) = results_of(tmp_path / "results")
     assert result.config.suite.id.jpeg == 75
     origins = {name: part.origin for name, part in result.data.parts.items()}
