@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from oodbench.cli.repeat import command
 from oodbench.errors import UserError
 from oodbench.results.metrics import METRICS
 from oodbench.results.result import ComponentRun, Result, Unreadable, read
+from oodbench.running.repeat import command
 
 
 def show_result(path: Path) -> None:

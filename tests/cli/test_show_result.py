@@ -8,9 +8,9 @@ import pytest
 from command_line import SUITE_FILE, assert_done, assert_refused, oodbench, smoke
 from made_results import a_result, component, config
 
-from oodbench.cli.repeat import command
 from oodbench.results.folder import read_folder
 from oodbench.results.result import write
+from oodbench.running.repeat import command
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 SCONE = next((REFERENCE / "digits-c" / "unseen-digits" / "scone").glob("seed2-*.json"))
