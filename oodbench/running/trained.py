@@ -29,6 +29,7 @@ from oodbench.results.result import WEIGHTS, Result
 from oodbench.running.cells import Training
 from oodbench.running.plan import cell_of
 from oodbench.running.provenance import state_digest
+from oodbench.running.repeat import command
 from oodbench.seeds import derive
 
 CPU = torch.device("cpu")
@@ -217,16 +218,5 @@ def _of_result(result: Result, folder: Path, device: torch.device, registry: Reg
     missing = f"the weights of {run}, are not in '{folder / WEIGHTS}'"
     if result.config.init is not None and not result.config.method.starts_from:
         raise UserError(f"{missing}: they were given with --init; leave it out to train such a network")
-    raise UserError(f"{missing}; train them again with --force: {_command(result, folder)}")
-
-
-def _command(result: Result, folder: Path) -> str:
-    """What runs a result again."""
-    words = ["oodbench", "run", "--suite", result.suite]
-    words += ["--preset", result.preset] if result.preset is not None else []
-    words += ["--setting", result.setting, "--methods", result.config.method.name, "--seeds", str(result.seed)]
-    for component in (result.config.method.trainer, result.config.method.scorer):
-        for name, value in component.changed.items():
-            words += ["--set", f"{component.name}.{name}={value}"]
-    words += ["--draws", str(result.draw + 1)] if result.draw else []
-    return shlex.join([*words, "--results", str(folder), "--force"])
+    again = f"{command(result)[0]} --results {shlex.quote(str(folder))} --force"
+    raise UserError(f"{missing}; train them again with --force: {again}")

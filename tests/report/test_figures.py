@@ -259,7 +259,7 @@ def test_without_weights_the_other_figures_are_written_and_it_says_which_are_mis
     shutil.rmtree(copy / "digits-c-smoke" / "unseen-digits" / "scone,margin=auto")
     out = assert_done(oodbench("plot", copy, "--only", "energies,features,margin", "--setting", "unseen-digits"))
     lost = f"the weights of 'woods', seed 0, are not in '{copy / 'weights'}'; train them again with --force"
-    again = "oodbench run --suite digits-c --preset smoke --setting unseen-digits --methods woods --seeds 0"
+    again = "oodbench run --suite digits-c --preset smoke --methods woods --setting unseen-digits --seeds 0"
     assert (
         out.splitlines()[-1] == f"digits-c-smoke / unseen-digits: no features: {lost}: {again} --results {copy} --force"
     )

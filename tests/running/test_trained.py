@@ -184,7 +184,7 @@ def test_a_file_under_the_key_with_other_weights_is_not_taken_for_them(copy):
         trained.of(result)
     assert str(error.value) == (
         f"the weights of 'scone', seed 0, are not in '{copy / 'weights'}'; train them again with --force: oodbench run "
-        f"--suite digits-c --preset smoke --setting unseen-digits --methods scone --seeds 0 --results {copy} --force"
+        f"--suite digits-c --preset smoke --methods scone --setting unseen-digits --seeds 0 --results {copy} --force"
     )
 
 
