@@ -25,7 +25,7 @@ def with_value(contents: Contents, section: str, key: str, text: str) -> Content
         raise unknown(f"key of '{section}'", key, types)
     change = {key: parse(text, types[key], (section, key))}
     if section == "recipe":
-        recipes = {name: replace(recipe, **change) for name, recipe in values_of(contents.recipes).items()}
+        recipes = {name: recipe.changed(**change) for name, recipe in values_of(contents.recipes).items()}
         changed = replace(contents, recipes=Recipes(**recipes))
     elif section == "network":
         network = contents.network
@@ -42,7 +42,7 @@ def with_value(contents: Contents, section: str, key: str, text: str) -> Content
 
 def with_recipe(contents: Contents, kind: str, values: Mapping[str, Any]) -> Contents:
     """Values of one of the recipes changed to drawn ones; `check` has made sure that these make sense."""
-    recipe = replace(getattr(contents.recipes, kind), **values)
+    recipe = getattr(contents.recipes, kind).changed(**values)
     return replace(contents, recipes=replace(contents.recipes, **{kind: recipe}))
 
 

@@ -77,7 +77,7 @@ def _check_recipes(contents: Contents) -> None:
         _check_recipe(recipe, ("recipes", kind))
     for name, distribution in distributions(contents).items():
         for value in distribution.extremes:
-            drawn = dataclasses.replace(contents.recipes.scratch, **{name.removeprefix(RECIPE): value})
+            drawn = contents.recipes.scratch.changed(**{name.removeprefix(RECIPE): value})
             try:
                 _check_recipe(drawn, ())
             except Misfit as error:
@@ -85,9 +85,15 @@ def _check_recipes(contents: Contents) -> None:
 
 
 def _check_recipe(recipe: Recipe, place: Place) -> None:
-    for key in ("epochs", "batch_size", "lr"):
-        if getattr(recipe, key) <= 0:
-            raise Misfit((*place, key), f"expected more than 0, got {getattr(recipe, key)}")
+    if (recipe.epochs is None) == (recipe.iterations is None):
+        which = "neither is" if recipe.epochs is None else "both are"
+        raise Misfit(
+            place, f"a training lasts so many epochs or iterations, and {which} stated; set one, the other null"
+        )
+    for key in ("epochs", "iterations", "batch_size", "lr"):
+        value = getattr(recipe, key)
+        if value is not None and value <= 0:
+            raise Misfit((*place, key), f"expected more than 0, got {value}")
     for key in ("momentum", "warmup"):
         if not 0 <= getattr(recipe, key) < 1:
             raise Misfit((*place, key), f"expected 0 to below 1, got {getattr(recipe, key)}")
