@@ -30,7 +30,7 @@ def stored(folder, *results):
 @pytest.mark.parametrize("name", ["mnist-c", "pacs-cpu"])
 def test_a_row_is_a_result_and_a_column_one_of_its_values(name):
     frame, results = oodbench.frame(COMMITTED / name), oodbench.read_results(COMMITTED / name)
-    assert len(frame) == len(results) > 50 and frame["path"].tolist() == [str(r.path) for r in results]
+    assert len(frame) == len(results) > 30 and frame["path"].tolist() == [str(r.path) for r in results]
     for row, result in zip(frame.to_dict("records"), results, strict=True):
         for field in ("suite", "setting", "method", "group", "seed", "status", "draw", "key", "variant", "training",
                       "device", "written"):  # fmt: skip
