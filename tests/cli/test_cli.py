@@ -244,7 +244,7 @@ WRONG = [
     (["list", "metods"], "unknown list 'metods'; did you mean 'methods'?"),
     (["list", "zzz"], "unknown list 'zzz'; known: datasets, methods, networks, suites"),
     (["show"], "the following arguments are required: name; see 'oodbench show --help'"),
-    (["show", "digitsc"], "unknown name 'digitsc'; did you mean 'digits-c' or 'digits'?"),
+    (["show", "digitsc"], "unknown name 'digitsc'; did you mean 'digits-c' or 'digits' or 'street-digits'?"),
     (["show", ""], "unknown name ''; known: "),
     (["show", "+"], "'+' is not a method; a pair is written trainer+scorer"),
     (["show", "nowhere.yaml"], "cannot read 'nowhere.yaml': No such file or directory"),
