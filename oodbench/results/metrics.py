@@ -147,6 +147,7 @@ class Scored:
     scores: NDArray[Any]
     predictions: NDArray[Any]
     labels: NDArray[Any] | None = None
+    confidence: NDArray[Any] | None = None  # in the prediction; None of raw scores that were stored without
 
 
 def evaluate(id: Scored, covariate: Scored, semantic: Scored | None = None) -> dict[str, float]:
