@@ -253,7 +253,7 @@ WRONG = [
     (["table", "{}", "--format", "latx"], "unknown format 'latx'; did you mean 'latex'?"),
     (["table", "{}", "--format", ""], "unknown format ''; known: csv, json, latex, markdown"),
     (["table", "{}", "--metrics", "auroq"], "unknown metric 'auroq'; did you mean 'auroc'"),
-    (["table", "{}", "--metrics", "auroc,zzz"], "unknown metric 'zzz'; known: aupr_in, "),
+    (["table", "{}", "--metrics", "auroc,zzz"], "unknown metric 'zzz'; known: accepted_acc, aupr_in, "),
     (["table", "{}", "--metrics", ""], "no metrics to show; choose from: "),
     (["table", "{}", "--seeds", "0"], "--seeds 0 is neither 'all' nor a number from 1"),
     (["table", "{}", "--seeds", "x"], "--seeds x is neither 'all' nor a number from 1"),

@@ -16,8 +16,8 @@ COMMITTED = Path(__file__).parents[2] / "results" / "reference"
 RATES = {"covariate_acc": 0.75, "id_acc": 0.9, "fpr95": 0.25, "auroc": 0.5}
 COLUMNS = """
 suite preset setting method display group trainer scorer seed status draw semantic covariate severity
-pi_c pi_s covariate_acc id_acc fpr95 auroc aupr_in aupr_out fpr95_ood_positive auroc_full fpr95_full seconds key
-variant training device written path
+pi_c pi_s covariate_acc id_acc fpr95 auroc aupr_in aupr_out fpr95_ood_positive auroc_full fpr95_full
+covariate_flagged accepted_acc id_ece covariate_ece seconds key variant training device written path
 """
 
 
