@@ -8,6 +8,7 @@ from typing import Any
 from oodbench.config.cards import NEEDS, NOT_YET, catalogue
 from oodbench.config.registry import DEFAULT_TRAINER, MethodSpec, Registry, distributions
 from oodbench.config.search import Distribution
+from oodbench.config.stated import Stated
 from oodbench.config.suite import NONE, SECTIONS, Setting, Suite, Sweep
 from oodbench.data import lookup
 from oodbench.errors import UserError
@@ -21,12 +22,14 @@ def choose_methods(
     asked: Request, suite: Suite, registry: Registry, swept: Sweep | None
 ) -> tuple[Suite, list[MethodSpec], set[str], dict[str, str]]:
     """The suite and the methods with all values set; the names that the user wrote; what cannot be used and why."""
-    words = asked.methods or (tuple(swept.methods.split(",")) if swept else (ALL,))
+    words = asked.methods or (tuple(swept.methods.split(",")) if swept else (*suite.contents.methods,) or (ALL,))
     names = [word.strip() for word in words if word.strip()]
     if not names:
         raise UserError("no method given; name at least one, for example --methods msp,knn")
-    named = [registry.method(name) for name in names if name != ALL]
-    specs = list({spec.name: spec for spec in [*(registry.all() if ALL in names else ()), *named]}.values())
+    stated = Stated.of(suite, registry)
+    listed = [stated.method(name) for name in names if name != ALL]
+    specs = list({spec.name: spec for spec in [*(stated.all() if ALL in names else ()), *listed]}.values())
+    named = {spec.name for spec in listed} if asked.methods or swept else set()
     grids = [alternatives(assignment) for assignment in asked.set]
     suite, specs = assign(suite, specs, [grid[0] for grid in grids if len(grid) == 1])
     choices = [grid for grid in grids if len(grid) > 1]
@@ -40,7 +43,7 @@ def choose_methods(
     rank = {spec.name: i for i, spec in enumerate(specs)}
     specs = sorted(unique.values(), key=lambda spec: rank[spec.name])
     left_out = {name: f"cannot be used: {why}" for name, why in registry.broken.items() if ALL in names}
-    return suite, specs, {spec.name for spec in named}, left_out
+    return suite, specs, named, left_out
 
 
 def choose_settings(asked: Request, suite: Suite, swept: Sweep | None) -> list[Setting]:

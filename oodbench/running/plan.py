@@ -13,7 +13,9 @@ from oodbench.config import search
 from oodbench.config import suite as suites
 from oodbench.config.cards import NOT_YET
 from oodbench.config.registry import DEFAULT_TRAINER, Component, MethodSpec, Registry
+from oodbench.config.schema import values_of
 from oodbench.config.search import Distribution
+from oodbench.config.stated import Stated
 from oodbench.config.suite import Setting, Suite
 from oodbench.data import availability, lookup
 from oodbench.errors import UserError
@@ -149,6 +151,7 @@ def of_suite(asked: Request, suite: Suite) -> Plan:
     cells: list[Cell] = []
     waiting: list[Waiting] = []
     lacking: dict[str, str] = {}
+    stated = Stated.of(suite, registry)
     for setting in [*chosen, *pairs]:
         own = paired if setting in pairs else suite
         missing = availability.lacking(own, setting)
@@ -157,7 +160,7 @@ def of_suite(asked: Request, suite: Suite) -> Plan:
             if missing:
                 waiting.append(Waiting(own.setting_name(setting), spec.label, seed, (*missing,)))
             else:
-                cells += _cells(own, registry, spec, setting, seed, init, asked, searched[spec.label])
+                cells += _cells(own, stated, spec, setting, seed, init, asked, searched[spec.label])
     order = {place: i for i, place in enumerate(itertools.product(asked.seeds, [spec.label for spec in specs]))}
     cells.sort(key=lambda cell: order[cell.seed, cell.method.label])  # all settings of a method beside each other
     done = [] if asked.force else [cell for cell in cells if cell.is_done()]
@@ -166,12 +169,13 @@ def of_suite(asked: Request, suite: Suite) -> Plan:
 
 
 def _cells(
-    suite: Suite, registry: Registry, spec: MethodSpec, setting: Setting, seed: int, init: Path | None,
+    suite: Suite, stated: Stated, spec: MethodSpec, setting: Setting, seed: int, init: Path | None,
     asked: Request, searched: Mapping[str, Distribution],
 ) -> list[Cell]:  # fmt: skip
     """One method in one setting under one seed, with every draw of a search."""
     marks = lookup.fingerprints(suite, setting)
-    training = _training(suite, registry, spec.trainer, setting, seed, init, marks)
+    recipe = stated.recipe(spec.trainer.card, spec.name)
+    training = _training(suite, stated, spec.trainer, recipe, setting, seed, init, marks)
     cell = Cell(setting, spec, training, asked.folder, marks)
     cells = {cell.key: cell}
     for number in range(1, asked.draws):
@@ -190,8 +194,9 @@ def _at(cell: Cell, draw: search.Draw) -> Cell:
 
 def _training(
     suite: Suite,
-    registry: Registry,
+    stated: Stated,
     trainer: Component,
+    recipe: Mapping[str, Any],  # what differs from the suite's
     setting: Setting,
     seed: int,
     init: Path | None,
@@ -200,11 +205,14 @@ def _training(
 ) -> Training:
     if trainer.card.name in later:
         raise UserError(f"'{trainer.card.path}' starts from itself; name another trainer in starts_from")
-    base = registry.start_of(trainer.card)
-    later = (*later, trainer.card.name)
-    parent = _training(suite, registry, Component(base), setting, seed, init, marks, later) if base else None
+    base, parent = stated.registry.start_of(trainer.card), None
+    if base is not None:
+        start, own, later = stated.component(base), stated.recipe(base), (*later, trainer.card.name)
+        parent = _training(suite, stated, start, own, setting, seed, init, marks, later)
+        suite = suite.with_recipe("scratch", values_of(parent.root.recipe))  # so that a result says it
     given = init if trainer.card.name == DEFAULT_TRAINER else None
     training = Training(suite, trainer, seed, setting, parent, given, marks=marks)
+    training = dataclasses.replace(training, suite=suite.with_recipe(training.recipe_name, recipe))
     # Weights depend on the setting by the mixture, by what they start from, or by the domain that is held out.
     depends = training.reads_wild or (parent is not None and parent.setting is not None) or suite.held_out(setting)
     if depends:
@@ -220,12 +228,13 @@ def cell_of(result: Result, registry: Registry, folder: Path) -> Cell:
     trainer, scorer = _as_ran(method.trainer, ran.trainer), _as_ran(method.scorer, ran.scorer)
     marks = {name: each.fingerprint for name, each in result.data.sets.items()}
     setting = result.config.setting
-    training = _training(result.ran_suite, registry, trainer, setting, result.seed, None, marks)
+    starts = Stated(registry, {each.name: {each.name: each.values} for each in ran.starts_from})
+    training = _training(result.ran_suite, starts, trainer, {}, setting, result.seed, None, marks)
     return Cell(setting, dataclasses.replace(method, trainer=trainer, scorer=scorer), training, folder, marks)
 
 
 def _as_ran(part: Component, ran: ComponentRun) -> Component:
-    """With the values of a run: those that the user set, and those that a search drew."""
+    """With the values of a run: those that the user set, and those that the suite stated or a search drew."""
     others = {name: value for name, value in ran.values.items() if value != part.values.get(name)}
-    drawn = {name: value for name, value in others.items() if name not in ran.changed}
-    return dataclasses.replace(part, changed=ran.changed, drawn=drawn)
+    stated = {name: value for name, value in others.items() if name not in ran.changed}
+    return dataclasses.replace(part, stated=stated, changed=ran.changed)
