@@ -112,6 +112,21 @@ def test_a_preset_is_laid_over_the_suite(suite_file):
     assert noisy.contents.recipes == plain.contents.recipes
 
 
+def test_a_preset_that_states_methods_replaces_those_of_the_suite(suite_file):
+    path = suite_file("title: A", "methods: {msp: {}, knn: {k: 3}}\ntitle: A")
+    path.write_text(path.read_text() + "  wild:\n    methods:\n      scone: {margin: -2}\n      knn: {}\n")
+    stated = {preset: suites.load(str(path), preset).contents.methods for preset in (None, "smoke", "wild")}
+    assert stated[None] == stated["smoke"] == {"msp": {}, "knn": {"k": 3}}
+    assert stated["wild"] == {"scone": {"margin": -2}, "knn": {}}
+
+
+def test_a_method_that_a_preset_misspells_is_told_with_the_line_of_the_preset(suite_file):
+    path = suite_file("title: A", "methods: {msp: {}}\ntitle: A")
+    path.write_text(path.read_text() + "  wild:\n    methods:\n      scon: {}\n")
+    message = f"{path}:30: 'methods.scon': unknown method 'scon'; did you mean 'scone'"
+    assert_refused(oodbench("run", "--suite", path, "--preset", "wild", "--dry-run"), message)
+
+
 WRONG = [
     ("network:\n", "netwrk:\n", 8, "'netwrk': unknown key 'netwrk'; did you mean 'network'?"),
     ("lr: 0.01,", "lrr: 0.01,", 13, "'recipes.finetune.lrr': unknown key 'lrr'; did you mean 'lr'?"),
@@ -210,6 +225,29 @@ WRONG = [
         "lr: 1, epoch_length: 5",
         12,
         "'recipes.scratch.epoch_length': expected 'labelled' or 'shortest', got 5",
+    ),
+    ("title: A", "methods: [scone]\ntitle: A", 1, "'methods': expected a mapping, got ['scone']"),
+    ("title: A", "methods: {erm: 1}\ntitle: A", 1, "'methods.erm': expected a mapping, got 1"),
+    ("title: A", "methods: {scon: {}}\ntitle: A", 1, "'methods.scon': unknown method 'scon'; did you mean 'scone'"),
+    (
+        "title: A",
+        "methods:\n  scone: {margn: 1}\ntitle: A",
+        2,
+        "'methods.scone.margn': unknown hyperparameter of scone",
+    ),
+    ("title: A", "methods: {knn: {k: few}}\ntitle: A", 1, "'methods.knn.k': expected a whole number, got 'few'"),
+    ("title: A", "methods: {erm: {recipe: 1}}\ntitle: A", 1, "'methods.erm.recipe': expected a mapping, got 1"),
+    (
+        "title: A",
+        "methods:\n  erm:\n    recipe: {lrr: 1}\ntitle: A",
+        3,
+        "'methods.erm.recipe.lrr': unknown key of 'recipe' 'lrr'; did you mean 'lr'?",
+    ),
+    (
+        "title: A",
+        "methods: {erm: {recipe: {lr: 0}}}\ntitle: A",
+        1,
+        "'methods.erm.recipe.lr': expected more than 0, got 0.0",
     ),
     ("title: A", "title: [A", 2, "not valid YAML: "),
     ("    dataset", "\tdataset", 6, "not valid YAML: found character '\\t' that cannot start any token"),
