@@ -183,6 +183,11 @@ def load(name: str, preset: str | None = None) -> Suite:
     for each in contents.presets:
         overlaid = _checked(_under_preset(document, each))
         contents = overlaid if each == preset else contents
+    if preset == "paper" and "released" in contents.presets:
+        raise UserError(
+            f"'paper' could mean two presets of {path.stem}: without --preset it is what the paper writes, "
+            "with --preset released what its code does"
+        )
     if preset is not None and preset not in contents.presets:
         raise unknown(f"preset of {path.stem}", preset, contents.presets)
     return Suite(path.stem, path, preset, contents)

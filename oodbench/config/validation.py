@@ -93,7 +93,7 @@ def _recipes(contents: Contents) -> list[tuple[Place, Recipe]]:
     found: list[tuple[Place, Recipe]] = [(("recipes", kind), recipe) for kind, recipe in recipes.items()]
     for name, stated in contents.methods.items():
         own = recipe_values(name, stated)
-        found += [(("methods", name, OWN_RECIPE), dataclasses.replace(recipe, **own)) for recipe in recipes.values()]
+        found += [(("methods", name, OWN_RECIPE), recipe.changed(**own)) for recipe in recipes.values()]
     return found
 
 
