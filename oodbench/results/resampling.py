@@ -193,7 +193,7 @@ class _Thresholds:
             if self.window == len(self.ends) or unflagged.max() < self.window:
                 self.unflagged[which] = unflagged
                 return
-            self.window = self._groups(2.0 * self.ends[self.window - 1])  # an unlikely draw
+            self.window = self._groups(2.0 * self.ends[self.window - 1] + 1)  # an unlikely draw
 
 
 def _running(drawn: Floats, order: NDArray[np.int64]) -> Floats:

@@ -72,6 +72,13 @@ class Sample:
         """Of a difference: the two are the same, and there is nothing to test."""
         return not any(self.values.values()) and (self.draws is None or not self.draws.any())
 
+    def varying(self, draws: NDArray[np.float64]) -> "Sample":
+        """With draws of the images, moved so that their mean is the value.
+
+        Fewer different images make some metrics larger, calibration errors above all, and so every draw is biased.
+        """
+        return replace(self, draws=draws - draws.mean(axis=0) + list(self.values.values()))
+
     def of(self, seeds: Iterable[int]) -> "Sample":
         """Those of its seeds that are among these."""
         wanted = set(seeds)

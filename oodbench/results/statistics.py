@@ -78,7 +78,7 @@ def columns(
     for metric, drawn in resampling.resample(flat, draws).items():
         edges = np.cumsum([len(own) for own in cells[metric].values()])[:-1]
         for method, own_draws in zip(cells[metric], np.split(drawn, edges, axis=1), strict=True):
-            known[metric][method] = replace(known[metric][method], draws=own_draws)
+            known[metric][method] = known[metric][method].varying(own_draws)
     return {metric: Column(METRICS[metric], own) for metric, own in known.items()}
 
 
