@@ -22,7 +22,7 @@ from oodbench.results.result import Result, read_scores
 from oodbench.results.samples import Interval, Sample
 
 __all__ = ["DRAWS", "Column", "Difference", "Interval", "Sample", "average", "columns", "compare", "interval",
-           "not_distinguishable", "ranks"]  # fmt: skip
+           "mean_difference", "not_distinguishable", "ranks"]  # fmt: skip
 # The parts that are drawn by lot from one pool, where a data set has no test part of its own.
 POOLS = {
     "id": ("labelled", "wild_id", "id_validation", "mixed_id", "id"),
@@ -110,6 +110,14 @@ def compare(column: Column, baseline: str) -> dict[str, Difference]:
     return {name: _difference(differences[name], p, adjusted[name], column.sign) for name, p in known.items()}
 
 
+def mean_difference(column: Column, method: str, baseline: str) -> float | None:
+    """Over the seeds that both have; None if there are none."""
+    if method not in column.samples or baseline not in column.samples:
+        return None
+    one, other = _shared(column.samples[method], column.samples[baseline])
+    return one.mean - other.mean if one.values else None
+
+
 def not_distinguishable(column: Column) -> set[str]:
     """The best method by its mean and all that do not differ from it, paired, after Holm over the column.
 
@@ -145,6 +153,7 @@ def _adjusted(p_values: Mapping[str, float], differences: Mapping[str, Sample]) 
 def _difference(difference: Sample, p: float, adjusted: float, sign: int) -> Difference:
     found = samples.interval(difference)
     assert found is not None  # or there were no p-value
+    found = replace(found, low=max(found.low, -1.0), high=min(found.high, 1.0))
     above = samples.share_above_zero(difference)
     return Difference(found, p, adjusted, above if sign > 0 else 1 - above, sign * found.mean > 0)
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from oodbench.results import resampling
 from oodbench.results.metrics import Scored, accuracy, auroc, fpr95
 from oodbench.results.resampling import FEWER, Split, _Thresholds, counts, resample
 
@@ -44,11 +45,18 @@ def delong_covariance(cells):
 
 
 def test_a_draw_has_as_many_images_as_the_split_and_every_image_once_on_average():
-    blocks = list(counts("digest", 50, 1000))
-    drawn = np.concatenate([block for _, block in blocks])
+    drawn = np.concatenate([block for _, block in counts("digest", 50, 1000)])
     assert drawn.shape == (1000, 50) and (drawn.sum(axis=1) == 50).all()
     assert np.allclose(drawn.mean(axis=0), 1, atol=0.15) and drawn.var() == pytest.approx(49 / 50, abs=0.03)
-    assert [which.start for which, _ in blocks] == list(range(0, 1000, 32))
+
+
+def test_draws_are_the_same_in_one_block_and_in_many(monkeypatch):
+    (whole,) = list(counts("digest", 50, 40))
+    monkeypatch.setattr(resampling, "BLOCK", 150)
+    monkeypatch.setattr(resampling, "CHUNK", 100)
+    blocks = list(counts("digest", 50, 40))
+    assert [which.start for which, _ in blocks] == list(range(0, 40, 3)) and whole[0] == slice(0, 40)
+    assert np.array_equal(np.concatenate([block for _, block in blocks]), whole[1])
 
 
 def test_draws_follow_from_the_images_alone_and_fewer_are_the_first_of_many():
