@@ -16,8 +16,9 @@ from collections.abc import Iterator
 import numpy as np
 from timing import TURNS, Row, least, main
 
+from oodbench.results.draws import Split, counts
 from oodbench.results.metrics import Scored, fpr95
-from oodbench.results.resampling import DRAWS, Split, counts, resample
+from oodbench.results.resampling import DRAWS, resample
 
 METHODS, ID_ROWS, OOD_ROWS = 10, 10_000, 26_000
 

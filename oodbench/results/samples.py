@@ -76,8 +76,11 @@ class Sample:
         """With draws of the images, moved so that their mean is the value.
 
         Fewer different images make some metrics larger, calibration errors above all, and so every draw is biased.
+        A draw that has no such number, since all images are flagged say, counts as the mean.
         """
-        return replace(self, draws=draws - draws.mean(axis=0) + list(self.values.values()))
+        has_number = np.isfinite(draws)
+        means = np.mean(draws, axis=0, where=has_number)
+        return replace(self, draws=np.where(has_number, draws - means, 0) + list(self.values.values()))
 
     def of(self, seeds: Iterable[int]) -> "Sample":
         """Those of its seeds that are among these."""

@@ -15,9 +15,10 @@ import numpy as np
 
 from oodbench.errors import unknown
 from oodbench.results import resampling, samples, significance
+from oodbench.results.draws import Raw, Split
 from oodbench.results.measurement import Measurement, Runs
-from oodbench.results.metrics import METRICS, Metric
-from oodbench.results.resampling import DRAWS, Raw, Split
+from oodbench.results.metrics import METRICS, Metric, Scored
+from oodbench.results.resampling import DRAWS
 from oodbench.results.result import Result, read_scores
 from oodbench.results.samples import Interval, Sample
 
@@ -196,10 +197,18 @@ def _read(measurement: Measurement) -> _Read | None:
         if any(name in parts and parts[name].rows != len(scored.scores) for name, scored in scores.items()):
             return None
         digests = {name: parts[name].digest if name in parts else f"{place}/{name}" for name in scores}
+        if "covariate" in scores and _are_copies(scores["id"], scores["covariate"]):
+            digests["covariate"] = digests["id"]  # drawn with them, in whatever setting
         raw = {name: Split(digests[name], scored) for name, scored in scores.items()}
         return _Read(raw, resampling.values(raw))
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
         return None
+
+
+def _are_copies(id_images: Scored, covariate: Scored) -> bool:
+    """Whether covariate images are the ID images, corrupted: thousands of labels do not agree by chance."""
+    labels = id_images.labels, covariate.labels
+    return labels[0] is not None and labels[1] is not None and np.array_equal(labels[0], labels[1])
 
 
 def _test_share(result: Result, split: str) -> float:

@@ -164,18 +164,18 @@ def test_a_suite_without_the_baseline_is_left_out_and_named(tmp_path):
 
 def test_the_figure_has_a_panel_for_each_setting_and_metric_and_a_caption(folder, tmp_path):
     assert_done(oodbench("compare", folder, "--metrics", "id_acc", "--figure", tmp_path / "d.pdf"))
-    assert_done(oodbench("compare", folder, "--figure", tmp_path / "d.png"))
+    assert_done(oodbench("compare", folder, "--metrics", "id_acc,auroc", "--figure", tmp_path / "d.png"))
     with Image.open(tmp_path / "d.png") as picture:
-        assert picture.width > 1000
+        assert picture.width > 800
     assert (tmp_path / "d.pdf").read_bytes().startswith(b"%PDF")
     caption = (tmp_path / "d.txt").read_text()
     assert caption.startswith("Methods minus ERM on digits-c") and caption.count(".json") == 18
 
     from oodbench.report.figures.differences import drawing_of
 
-    (comparison,) = compare(read_folder(folder)[0])
+    (comparison,) = compare(read_folder(folder)[0], metrics=["covariate_acc", "id_acc"])
     axes = drawing_of(comparison).figure.axes
-    assert len(axes) == 8
+    assert len(axes) == 4
     labels = [label.get_text() for label in axes[0].get_yticklabels()]
     assert labels == ["MSP", "WOODS"]
     woods = comparison.differences["unseen-digits", "covariate_acc"]["woods"]

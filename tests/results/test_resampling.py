@@ -1,11 +1,15 @@
 """Bootstrap draws: against metrics of the very images drawn, against DeLong, and the same on every repetition."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from oodbench.results import resampling
-from oodbench.results.metrics import Scored, accuracy, auroc, fpr95
-from oodbench.results.resampling import FEWER, Split, _Thresholds, counts, resample
+from oodbench.results import draws as image_draws
+from oodbench.results.draws import Split, counts
+from oodbench.results.metrics import Scored, accuracy, auroc, calibration_error, evaluate, fpr95
+from oodbench.results.resampling import FEWER, resample
+from oodbench.results.threshold_draws import _Thresholds
 
 
 def made(seed, id_rows, ood_rows, decimals=6, images=""):
@@ -52,8 +56,8 @@ def test_a_draw_has_as_many_images_as_the_split_and_every_image_once_on_average(
 
 def test_draws_are_the_same_in_one_block_and_in_many(monkeypatch):
     (whole,) = list(counts("digest", 50, 40))
-    monkeypatch.setattr(resampling, "BLOCK", 150)
-    monkeypatch.setattr(resampling, "CHUNK", 100)
+    monkeypatch.setattr(image_draws, "BLOCK", 150)
+    monkeypatch.setattr(image_draws, "CHUNK", 100)
     blocks = list(counts("digest", 50, 40))
     assert [which.start for which, _ in blocks] == list(range(0, 40, 3)) and whole[0] == slice(0, 40)
     assert np.array_equal(np.concatenate([block for _, block in blocks]), whole[1])
@@ -118,10 +122,41 @@ def test_a_metric_without_a_way_of_its_own_is_computed_from_the_images_drawn():
     assert 0 < found["aupr_out"].std() < 0.2
 
 
+@pytest.mark.parametrize("metric", ["covariate_flagged", "accepted_acc"])
+def test_the_draws_of_flagged_covariate_images_are_exact_but_for_those_next_to_the_threshold(metric):
+    cell = made(0, 500, 2000)
+    found = resample({metric: [cell]}, 100)[metric][:, 0]
+    expected = []
+    for rows in zip(*(drawn_rows(cell[name], 100) for name in cell), strict=True):
+        pairs = zip(cell.values(), rows, strict=True)
+        some = [Scored(s.scored.scores[r], s.scored.predictions[r], s.scored.labels[r] if s.scored.labels is not None
+                       else None) for s, r in pairs]  # fmt: skip
+        expected.append(evaluate(*some)[metric])
+    assert np.abs(found - expected).max() < 0.01 < np.std(expected) and np.mean(np.isclose(found, expected)) > 0.5
+
+
+def test_a_draw_that_flags_every_covariate_image_has_no_accuracy_of_the_others():
+    cell = made(0, 40, 40)
+    cell["covariate"].scored.scores[1:] = 100
+    found = resample({"accepted_acc": [cell]}, 100)["accepted_acc"][:, 0]
+    has_number = np.isfinite(found)
+    assert 0 < has_number.sum() < 100 and set(found[has_number]) == {float(cell["covariate"].correct[0])}
+
+
+def test_calibration_errors_are_those_of_the_very_images_drawn():
+    cell = made(0, 200, 50)
+    scored = replace(cell["id"].scored, confidence=np.random.default_rng(0).random(200))
+    cell["id"] = Split("id", scored)
+    found = resample({"id_ece": [cell]}, 20)["id_ece"][:, 0]
+    arrays = (scored.confidence, scored.predictions, scored.labels)
+    expected = [calibration_error(*(array[rows] for array in arrays)) for rows in drawn_rows(cell["id"], 20)]
+    assert found.tolist() == expected
+
+
 def test_covariate_copies_of_id_images_are_drawn_with_them():
     """Scores that are equal on both: counting covariate rows as ID then changes nothing."""
     cell = made(0, 60, 40)
-    cell["covariate"] = Split("covariate", cell["id"].scored)
+    cell["covariate"] = Split("id", cell["id"].scored)
     found = resample({"auroc_full": [cell], "aupr_out": [cell]}, 50)["auroc_full"][:, 0]
     pairs = zip(*(scores_drawn(cell, name, 50) for name in ("id", "semantic")), strict=True)
     assert found == pytest.approx([auroc(*pair) for pair in pairs], abs=1e-12)

@@ -10,10 +10,11 @@ from scipy import stats
 
 from oodbench.errors import UserError
 from oodbench.results import statistics
+from oodbench.results.draws import Split
 from oodbench.results.measurement import Choice, Measurement, Runs, last_runs
 from oodbench.results.metrics import METRICS, Scored, auroc, evaluate
-from oodbench.results.resampling import Split, resample
-from oodbench.results.result import DataRead, PartRead, read, write
+from oodbench.results.resampling import resample
+from oodbench.results.result import DataRead, PartRead, read, read_scores, write
 from oodbench.results.samples import Sample, interval, p_value, share_above_zero, standard_errors
 from oodbench.results.statistics import Column, average, columns, compare, not_distinguishable, ranks
 
@@ -222,6 +223,21 @@ def test_a_lot_counts_with_its_share_of_the_pool(tmp_path):
     shared = one_column("auroc", *(stored(tmp_path / "a", "msp", seed) for seed in range(3))).samples["msp"]
     lots = one_column("auroc", *(stored(tmp_path / "b", "msp", s, by_lot=True) for s in range(3))).samples["msp"]
     assert (shared.overlap, lots.overlap) == (0.0, 0.25)
+
+
+def test_draws_are_moved_to_the_value_and_those_without_a_number_count_as_it():
+    moved = sample(0.5).varying(np.array([[0.7], [0.9], [np.nan]])).draws
+    assert moved == pytest.approx(np.array([[0.4], [0.6], [0.5]]))
+
+
+def test_covariate_images_with_the_labels_of_the_id_images_are_drawn_with_them(tmp_path):
+    result = stored(tmp_path, "msp", 0)
+    scores = read_scores(result.path)
+    for labels, shared in ((scores["covariate"].labels, False), (scores["id"].labels, True)):
+        splits = {**scores, "covariate": replace(scores["covariate"], labels=labels)}
+        write(replace(result, metrics=evaluate(**splits)), result.path, splits, [])
+        column = one_column("covariate_acc", read(result.path))
+        assert (column.samples["msp"].images == ("id of all",)) == shared
 
 
 def test_an_average_is_over_settings_that_all_have_and_keeps_what_their_images_share(tmp_path):
