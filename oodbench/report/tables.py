@@ -227,7 +227,7 @@ def _table(suite: str, runs: Mapping[Place, Runs], metrics: list[Metric], seeds:
     metrics = [metric for metric in metrics if metric.name in recorded] or metrics  # without a semantic set, accuracies
     shown = {place: some.lowest(seeds) for place, some in runs.items()}
     settings, methods = in_order(runs), methods_of(runs)
-    labels = sorted(methods, key=lambda label: (*_rank(methods[label]), label))
+    labels = list(by_paper(methods))
     grid = [[c for s in settings for c in _cells(shown.get((label, s)), s, metrics)] for label in labels]
     titles = list(settings)
     if _are_domains_of_one_set(runs):
@@ -265,8 +265,12 @@ def _cells(runs: Runs | None, setting: str, metrics: list[Metric]) -> list[Cell]
     return [replace(measured(runs, metric), setting=setting) for metric in metrics]
 
 
+def by_paper(methods: Mapping[str, MethodRun]) -> dict[str, MethodRun]:
+    """The paper's groups and rows first, in its order; others after them, by name."""
+    return {label: methods[label] for label in sorted(methods, key=lambda label: (*_rank(methods[label]), label))}
+
+
 def _rank(method: MethodRun) -> tuple[int, str, int]:
-    """The paper's groups and rows first, in its order."""
     return _position(method.group, GROUPS), method.group, _position(method.first, ORDER)
 
 

@@ -21,7 +21,8 @@ def to_text(table: Table) -> str:
     notes = "\n".join(f"{mark.strip()} {plain(note)}" for note, mark in marks.items())
     best = "* best. " if any(cell.best for row in table.rows for cell in row.cells) else ""
     definitions = table.definitions.removeprefix("In percent").removeprefix(", best in bold").removeprefix(".").strip()
-    below = [f"In percent. {best}{table.seeds_line}", notes, "\n".join(map(plain, table.remarks)), definitions]
+    unit = "In percent. " if table.definitions.startswith("In percent") else ""
+    below = [f"{unit}{best}{table.seeds_line}", notes, "\n".join(map(plain, table.remarks)), definitions]
     return "\n\n".join(filter(None, [*blocks, *below])) + "\n"
 
 
