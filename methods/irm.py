@@ -8,13 +8,29 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from oodbench import Batch, Classifier, DomainTrainer, Loop, UserError
-from oodbench.functional import penalty_weight
+from oodbench.functional import gradient_norm, penalty_weight
 
 
 def scale_gradient(logits: Tensor, y: Tensor) -> Tensor:
     """d/ds CE(s f(x), y) at s = 1, in closed form: the mean over rows of sum_k (p_k - 1[k = y]) f_k."""
     surplus = logits.softmax(dim=-1) - F.one_hot(y, logits.shape[-1])
     return (surplus * logits).sum(dim=-1).mean()
+
+
+def risk_and_penalty(logits: Tensor, y: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Means over environments of the cross-entropy and of the squared scale gradient."""
+    risks, penalties = [], []
+    for f, own in zip(logits.chunk(count), y.chunk(count), strict=True):
+        risks.append(F.cross_entropy(f, own))
+        # Even and odd rows give independent estimates, so the product estimates the square without bias.
+        penalties.append(scale_gradient(f[::2], own[::2]) * scale_gradient(f[1::2], own[1::2]))
+    return torch.stack(risks).mean(), torch.stack(penalties).mean()
+
+
+def bounded_weight(weight: float, risk: Tensor, penalty: Tensor, logits: Tensor) -> Tensor:
+    """Lambda, or what gives the penalty a gradient by the logits as long as the risk's."""
+    pull = gradient_norm(risk, logits) / gradient_norm(penalty, logits).clamp(min=1e-12)
+    return pull.clamp(max=weight)
 
 
 @dataclass
@@ -36,20 +52,18 @@ class IRM(DomainTrainer):
 
     def loss_across(self, model: Classifier, batch: Batch, count: int, loop: Loop) -> Tensor:
         weight, restart = penalty_weight(loop.step, loop.steps_in_all, self.warmup, self.penalty)
-        # The authors' code divides loss and weight decay by a large lambda, DomainBed's does not. Both train by Adam,
-        # whose steps do not change with the scale of the loss; those of SGD would, and the risk would be learned
-        # lambda times more slowly.
-        scale = max(weight, 1.0) if loop.recipe.optimizer == "adam" else 1.0
-        if restart:
-            loop.restart_optimizer(shrink=scale)
-        return self.risk(model, batch, count, loop, weight) / scale
-
-    def risk(self, model: Classifier, batch: Batch, count: int, loop: Loop, weight: float) -> Tensor:
-        risks, penalties = [], []
-        for f, y in zip(model(batch.x).chunk(count), batch.y.chunk(count), strict=True):
-            risks.append(F.cross_entropy(f, y))
-            # Even and odd rows give independent estimates, so the product estimates the square without bias.
-            penalties.append(scale_gradient(f[::2], y[::2]) * scale_gradient(f[1::2], y[1::2]))
-        risk, penalty = torch.stack(risks).mean(), torch.stack(penalties).mean()
+        logits = model(batch.x)
+        risk, penalty = risk_and_penalty(logits, batch.y, count)
         loop.record(risk=risk, penalty=penalty)
-        return risk + weight * penalty
+        if loop.recipe.optimizer == "adam":
+            # As in the authors' code, a large lambda divides loss and weight decay; in DomainBed's it does not. Both
+            # train by Adam, whose steps do not change with the scale of the loss.
+            if restart:
+                loop.restart_optimizer(shrink=max(weight, 1.0))
+            return (risk + weight * penalty) / max(weight, 1.0)
+        # Those of SGD do: divided, the risk would be learned lambda times more slowly. Undivided, the penalty ends in
+        # NaN, being a product without lower bound. So it pulls at the logits at most as hard as the risk does: to first
+        # order, no step raises the risk.
+        if restart:
+            loop.restart_optimizer()
+        return risk + bounded_weight(weight, risk, penalty, logits) * penalty
