@@ -29,8 +29,8 @@ FOUR = ("covariate_acc", "id_acc", "fpr95", "auroc")
 HEAD = """\
 # Written by benchmarks/check/measure_spread.py, which says how; not to be edited. Standard deviations of one run in
 # points of percent, by suite, setting, group and method: for each metric the one over seeds and, where several machines
-# ran, the one between machines at the same seed. `seeds` is how many each machine ran. Rows that share ERM's network are
-# one group.
+# ran, the one between machines at the same seed. `seeds` is how many each machine ran. Rows that share ERM's network
+# are one group.
 """
 
 

@@ -12,7 +12,7 @@ from oodbench.errors import UserError, unknown
 from oodbench.report import comparison
 from oodbench.report.numbers import SHOWN
 from oodbench.report.reported import layout, source_names
-from oodbench.report.verdicts import LEVEL, STATUSES, Verdict, judged, tested
+from oodbench.report.verdicts import LEVEL, STATUSES, Verdict, cells_judged, judged
 from oodbench.results.ledger import Ledger
 from oodbench.results.result import Result
 
@@ -100,7 +100,7 @@ def _print(verdicts: list[Verdict]) -> None:
             print(f"{heading}:\n" + "\n".join(f"  {verdict}" for verdict in listed) + "\n")
     if any(verdict.status == "cannot tell" for verdict in verdicts):
         print("?: cannot tell; in brackets the number of seeds that would, – where none does")
-    count = tested(verdicts)
+    count = cells_judged(verdicts)
     if count:
         print(
             f"expected to differ by chance: at most {LEVEL} of {count} cells, by Holm's correction; "

@@ -7,7 +7,7 @@
 import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -63,7 +63,7 @@ class Where:
     method: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Spread:
     """The keys of the file."""
 
@@ -83,10 +83,8 @@ class Spread:
         Few runs may happen to be alike, so the group may raise a method's own variance, and never lowers it: some
         trainings are far more easily disturbed than others of their group.
         """
-        varied = {
-            cell: variance for cell, each in self.cells if (variance := each.variance(metric, source)) is not None
-        }
-        group = self._nearest(varied, where)
+        varied = _variances(self, metric, source)
+        group = _nearest(varied, where)
         own = varied.get(where)
         if own is None:
             return Variance(_mean(group), FROM_GROUP)
@@ -94,20 +92,27 @@ class Spread:
         drawn = (own.freedom * own.value + FROM_GROUP * usual) / (own.freedom + FROM_GROUP)
         return Variance(max(own.value, drawn), own.freedom)
 
-    def _nearest(self, varied: dict[Where, Variance], where: Where) -> list[Variance]:
-        """The group in this setting, or else in this suite, under another preset, anywhere; or else every method."""
-        scopes: list[Callable[[Where], bool]] = [
-            lambda cell: (cell.label, cell.setting, cell.group) == (where.label, where.setting, where.group),
-            lambda cell: (cell.label, cell.group) == (where.label, where.group),
-            lambda cell: (cell.suite, cell.group) == (where.suite, where.group),
-            lambda cell: cell.group == where.group,
-            lambda cell: True,
-        ]
-        for within in scopes:
-            some = [variance for cell, variance in varied.items() if within(cell)]
-            if some:
-                return some
-        raise UserError(f"no spread was measured of any method; run benchmarks/check/measure_spread.py into '{path()}'")
+
+@lru_cache(maxsize=100)
+def _variances(measured: Spread, metric: str, source: Source) -> dict[Where, Variance]:
+    cells = {cell: each.variance(metric, source) for cell, each in measured.cells}
+    return {cell: variance for cell, variance in cells.items() if variance is not None}
+
+
+def _nearest(varied: dict[Where, Variance], where: Where) -> list[Variance]:
+    """The group in this setting, or else in this suite, under another preset, anywhere; or else every method."""
+    scopes: list[Callable[[Where], bool]] = [
+        lambda cell: (cell.label, cell.setting, cell.group) == (where.label, where.setting, where.group),
+        lambda cell: (cell.label, cell.group) == (where.label, where.group),
+        lambda cell: (cell.suite, cell.group) == (where.suite, where.group),
+        lambda cell: cell.group == where.group,
+        lambda cell: True,
+    ]
+    for within in scopes:
+        some = [variance for cell, variance in varied.items() if within(cell)]
+        if some:
+            return some
+    raise UserError(f"no spread was measured of any method; run benchmarks/check/measure_spread.py into '{path()}'")
 
 
 def _mean(variances: list[Variance]) -> float:

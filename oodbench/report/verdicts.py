@@ -152,6 +152,6 @@ def _judged(verdict: Verdict, p_value: float, cells: int) -> Verdict:
     return replace(verdict, status="cannot tell", p_value=p_value, seeds_needed=needed)
 
 
-def tested(verdicts: Sequence[Verdict]) -> int:
+def cells_judged(verdicts: Sequence[Verdict]) -> int:
     """The cells that Holm's correction counts."""
     return sum(map(_is_tested, verdicts))
