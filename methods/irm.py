@@ -36,10 +36,13 @@ class IRM(DomainTrainer):
 
     def loss_across(self, model: Classifier, batch: Batch, count: int, loop: Loop) -> Tensor:
         weight, restart = penalty_weight(loop.step, loop.steps_in_all, self.warmup, self.penalty)
+        # The authors' code divides loss and weight decay by a large lambda, DomainBed's does not. Both train by Adam,
+        # whose steps do not change with the scale of the loss; those of SGD would, and the risk would be learned
+        # lambda times more slowly.
+        scale = max(weight, 1.0) if loop.recipe.optimizer == "adam" else 1.0
         if restart:
-            loop.restart_optimizer(shrink=max(weight, 1.0))
-        # As in the authors' code, a large lambda shrinks risk and weight decay instead of blowing up the step.
-        return self.risk(model, batch, count, loop, weight) / max(weight, 1.0)
+            loop.restart_optimizer(shrink=scale)
+        return self.risk(model, batch, count, loop, weight) / scale
 
     def risk(self, model: Classifier, batch: Batch, count: int, loop: Loop, weight: float) -> Tensor:
         risks, penalties = [], []

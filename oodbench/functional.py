@@ -1,8 +1,8 @@
-"""What `oodbench.learning.functional` defines, under the name that method files import."""
+"""What `learning.functional` and `learning.constraints` define, under the name that method files import."""
 
+from oodbench.learning.constraints import Checked, Constraint, Limits, check_settings, times_median
 from oodbench.learning.functional import (
     BatchNormMode,
-    Constraint,
     energy,
     forward_both,
     frozen_batch_norm,
@@ -11,8 +11,12 @@ from oodbench.learning.functional import (
 )
 
 __all__ = [
-    "BatchNormMode",
+    "Checked",
     "Constraint",
+    "Limits",
+    "check_settings",
+    "times_median",
+    "BatchNormMode",
     "energy",
     "forward_both",
     "frozen_batch_norm",

@@ -37,7 +37,11 @@ def _add_what(what: argparse._ArgumentGroup) -> None:
         metavar="S",
         help=f"a suite of `oodbench list suites`, or a YAML file; repeatable (default: {DEFAULT_SUITE})",
     )
-    what.add_argument("--methods", metavar="A,B,C+D", help="methods, trainer+scorer pairs, or `all` that fit (default)")
+    what.add_argument(
+        "--methods",
+        metavar="A,B,C+D",
+        help="methods, trainer+scorer pairs, or `all` that fit (default: those that suite or preset state, else all)",
+    )
     what.add_argument(
         "--setting",
         dest="settings",

@@ -1,7 +1,9 @@
 """`oodbench show`: a method, suite, data set or network in its files' own words, or a result."""
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from oodbench.cli.parser import add_plugins
 from oodbench.cli.show_result import show_result
@@ -10,6 +12,7 @@ from oodbench.config.cards import Card, catalogue
 from oodbench.config.families import corruption_kinds, severities
 from oodbench.config.registry import MethodSpec, Registry
 from oodbench.config.schema import describe
+from oodbench.config.validation import OWN_RECIPE
 from oodbench.data import availability
 from oodbench.data.parts import build_parts
 from oodbench.errors import UserError, unknown
@@ -83,7 +86,12 @@ def _show_suite(suite: suites.Suite) -> None:
     print(f"network:  {contents.network.name} {contents.network.options or ''}")
     for kind, recipe in vars(contents.recipes).items():
         print(f"{kind + ':':9} " + ", ".join(f"{key} {value}" for key, value in vars(recipe).items()))
+    if contents.methods:
+        print(f"methods:  {_methods(contents.methods)}")
     print(f"presets:  {', '.join(contents.presets) or 'none'}")
+    for preset, values in contents.presets.items():
+        if "methods" in values:
+            print(f"methods under {preset}: {_methods(values['methods'])}")
     print(f"semantic: {', '.join(contents.semantic) or 'none, unless --semantic names one'}")
     if contents.covariate:
         print(f"covariate: {', '.join(contents.covariate)}")
@@ -113,6 +121,16 @@ def _show_suite(suite: suites.Suite) -> None:
         word, details = availability.state(name)
         print(f"data set {name}: {word}, {details}")
     print(f"file: {suite.path}")
+
+
+def _methods(stated: Mapping[str, Mapping[str, Any]]) -> str:
+    """Those that run unless the user names others, with the values that the suite states for them."""
+    words = []
+    for name, values in stated.items():
+        own = {key: value for key, value in values.items() if key != OWN_RECIPE}
+        own |= {f"{OWN_RECIPE}.{key}": value for key, value in values.get(OWN_RECIPE, {}).items()}
+        words.append(name + (f" ({', '.join(f'{key} {value}' for key, value in own.items())})" if own else ""))
+    return ", ".join(words)
 
 
 def _describe(suite: suites.Suite, setting: suites.Setting) -> str:

@@ -110,6 +110,9 @@ class Contents:
     splits: Splits = field(default_factory=Splits)
     wild: bool = True  # false: no unlabelled mixture is to be had
     mixture: Literal["categorical", "three_masks"] = "categorical"  # how a wild batch is drawn, see data.WildMixture
+    # Those that run unless --methods says otherwise, in this order, with hyperparameters and, under `recipe`, what
+    # differs from the suite's recipe. A preset that has this key replaces it as a whole. See stated.py.
+    methods: dict[str, dict[str, Any]] = field(default_factory=dict)
     sweeps: dict[str, Sweep] = field(default_factory=dict)
     search: dict[str, str] = field(default_factory=dict)  # recipe.lr: 10**U(-5,-3.5), for --draws; see search.py
     precision: Precision = "fp32"  # of the network's body; --precision overrides it

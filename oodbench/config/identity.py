@@ -44,6 +44,7 @@ OF_THEIR_OWN = (
     "oodbench.data.jpeg",
     "oodbench.data.lookup",
     "oodbench.data.parts",
+    "oodbench.data.sets.street_digits",
     "oodbench.data.views",
 )
 

@@ -11,12 +11,12 @@ from oodbench.config.cards import catalogue
 from oodbench.config.contents import FOLDER, NONE, SECTIONS, Column, Contents, Precision, Recipes, Source
 from oodbench.config.families import corruption_kinds
 from oodbench.config.schema import Misfit, parse, values_of
-from oodbench.config.validation import check, check_setting
+from oodbench.config.validation import OWN_RECIPE, check, check_setting
 from oodbench.errors import UserError, unknown
 
 
 def with_value(contents: Contents, section: str, key: str, text: str) -> Contents:
-    """`--set recipe.epochs=3`: one value of both recipes changed; or of `id`, `splits`, the network's options."""
+    """`--set recipe.epochs=3`: one value of all recipes changed; or of `id`, `splits`, the network's options."""
     if section == "network":
         types = {name: p.type for name, p in catalogue("networks")[contents.network.name].parameters.items()}
     else:
@@ -25,8 +25,8 @@ def with_value(contents: Contents, section: str, key: str, text: str) -> Content
         raise unknown(f"key of '{section}'", key, types)
     change = {key: parse(text, types[key], (section, key))}
     if section == "recipe":
-        recipes = {name: replace(recipe, **change) for name, recipe in values_of(contents.recipes).items()}
-        changed = replace(contents, recipes=Recipes(**recipes))
+        recipes = {name: recipe.changed(**change) for name, recipe in values_of(contents.recipes).items()}
+        changed = replace(contents, recipes=Recipes(**recipes), methods=_without(contents.methods, key))
     elif section == "network":
         network = contents.network
         changed = replace(contents, network=replace(network, options={**network.options, **change}))
@@ -41,9 +41,22 @@ def with_value(contents: Contents, section: str, key: str, text: str) -> Content
 
 
 def with_recipe(contents: Contents, kind: str, values: Mapping[str, Any]) -> Contents:
-    """Values of one of the recipes changed to drawn ones; `check` has made sure that these make sense."""
-    recipe = replace(getattr(contents.recipes, kind), **values)
+    """Values of one of the recipes changed to a method's or to drawn ones, which `check` has found to make sense."""
+    recipe = getattr(contents.recipes, kind).changed(**values)
+    if recipe == getattr(contents.recipes, kind):
+        return contents
     return replace(contents, recipes=replace(contents.recipes, **{kind: recipe}))
+
+
+def _without(methods: Mapping[str, dict[str, Any]], key: str) -> dict[str, dict[str, Any]]:
+    """What a suite states for its methods, without this value of their recipes."""
+    return {
+        name: {
+            part: {k: v for k, v in value.items() if k != key} if part == OWN_RECIPE else value
+            for part, value in values.items()
+        }
+        for name, values in methods.items()
+    }
 
 
 def with_precision(contents: Contents, name: str | None) -> Contents:

@@ -2,16 +2,17 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
     """SGD with momentum, or Adam, under one learning-rate schedule."""
 
     RENAMED: ClassVar[dict[str, str]] = {"plain": "unaugmented", "steps": "epoch_length"}
 
-    epochs: int
+    epochs: int | None = None  # how long the training is: in passes, or
+    iterations: int | None = None  # in optimizer steps; one of the two is stated
     batch_size: int
     lr: float
     momentum: float = 0.9  # beta 1 of Adam
@@ -39,6 +40,18 @@ class Recipe:
             return self.lr * self.decay ** sum(step >= int(m * steps) for m in self.milestones)
         return self.lr
 
-    def of_epoch(self, epoch: int) -> "Recipe":
+    def steps(self, of_an_epoch: int) -> int:
+        """Optimizer steps in all."""
+        return self.iterations if self.epochs is None else self.epochs * of_an_epoch  # type: ignore[return-value]
+
+    def of_epoch(self, epoch: int, epochs: int) -> "Recipe":
         """As it is in epoch 0 <= epoch < epochs: without augmentation in the `unaugmented` last ones."""
-        return replace(self, augment="none") if epoch >= round((1 - self.unaugmented) * self.epochs) else self
+        return replace(self, augment="none") if epoch >= round((1 - self.unaugmented) * epochs) else self
+
+    def changed(self, **values: Any) -> "Recipe":
+        """With these values; a length in epochs takes the place of one in iterations, and the other way round."""
+        if values.get("epochs") is not None:
+            values = {"iterations": None, **values}
+        if values.get("iterations") is not None:
+            values = {"epochs": None, **values}
+        return replace(self, **values)

@@ -129,12 +129,17 @@ class Component:
     """A trainer or a scorer with its hyperparameters."""
 
     card: Card
-    changed: Mapping[str, Any] = field(default_factory=dict)
+    stated: Mapping[str, Any] = field(default_factory=dict)  # by the suite, and not in the label
+    changed: Mapping[str, Any] = field(default_factory=dict)  # by the user
     drawn: Mapping[str, Any] = field(default_factory=dict)  # by a random search, and not in the label
 
     @property
     def values(self) -> dict[str, Any]:
-        return {name: p.default for name, p in self.card.parameters.items()} | {**self.changed, **self.drawn}
+        return {name: p.default for name, p in self.card.parameters.items()} | self._given
+
+    @property
+    def _given(self) -> dict[str, Any]:
+        return {**self.stated, **self.changed, **self.drawn}
 
     @property
     def label(self) -> str:
@@ -146,7 +151,8 @@ class Component:
         parameter = self.card.parameters[name]
         value = parse(text, parameter.type, (self.card.name, name))
         changed = {k: v for k, v in self.changed.items() if k != name}
-        return Component(self.card, changed if value == parameter.default else {**changed, name: value})
+        same = value == self.stated.get(name, parameter.default)
+        return replace(self, changed=changed if same else {**changed, name: value})
 
     def identity(self) -> dict[str, Any]:
         """What a result depends on: the code and every value, defaults included."""
@@ -156,7 +162,7 @@ class Component:
         """Import the class and build it."""
         loaded = load_class(self.card)
         try:
-            return loaded(**{**self.changed, **self.drawn})
+            return loaded(**self._given)
         except UserError:
             raise
         except Exception as error:

@@ -7,7 +7,7 @@ import dataclasses
 import math
 import re
 import types
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -164,13 +164,14 @@ class Document:
             line = node.start_mark.line + 1
             raise UserError(f"{self.path}:{line}: cannot read '{node.value}' ({error}); put text in quotes") from None
 
-    def overlaid(self, place: Place) -> "Document":
-        """This document with the mapping at `place` laid over its top level."""
+    def overlaid(self, place: Place, replaced: Container[str] = ()) -> "Document":
+        """This document with the mapping at `place` laid over its top level, where some keys do not join."""
         other = object.__new__(Document)
         other.path, over = self.path, self.values
         for step in place:
             over = over[step]
-        other.values = merge(self.values, over)
+        kept = {key: value for key, value in self.values.items() if key not in replaced or key not in over}
+        other.values = merge(kept, over)
         inner = {path[len(place) :]: line for path, line in self.lines.items() if path[: len(place)] == place}
         other.lines = {**self.lines, **inner}
         return other

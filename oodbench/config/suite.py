@@ -24,7 +24,7 @@ from oodbench.config.contents import (
     Source,
     Sweep,
 )
-from oodbench.config.schema import Document, Misfit, parse, text_under, values_of
+from oodbench.config.schema import Document, Misfit, Place, parse, text_under, values_of
 from oodbench.config.validation import check, check_setting
 from oodbench.errors import UserError, unknown
 
@@ -140,6 +140,11 @@ class Suite:
     def with_sets(self, semantic: Sequence[str], covariate: Sequence[str]) -> "Suite":
         return self._with(overrides.with_sets(self.contents, semantic, covariate))
 
+    def error(self, place: Place, message: str) -> UserError:
+        """What is wrong at a place of the suite file, with its line, where only a plan can tell."""
+        document = Document(self.path)
+        return (document if self.preset is None else _under_preset(document, self.preset)).error(place, message)
+
     def _with(self, contents: Contents) -> "Suite":
         return self if contents is self.contents else dataclasses.replace(self, contents=contents)
 
@@ -176,11 +181,20 @@ def load(name: str, preset: str | None = None) -> Suite:
     document = Document(path)
     contents = _checked(document)
     for each in contents.presets:
-        overlaid = _checked(document.overlaid(("presets", each)))
+        overlaid = _checked(_under_preset(document, each))
         contents = overlaid if each == preset else contents
+    if preset == "paper" and "released" in contents.presets:
+        raise UserError(
+            f"'paper' could mean two presets of {path.stem}: without --preset it is what the paper writes, "
+            "with --preset released what its code does"
+        )
     if preset is not None and preset not in contents.presets:
         raise unknown(f"preset of {path.stem}", preset, contents.presets)
     return Suite(path.stem, path, preset, contents)
+
+
+def _under_preset(document: Document, preset: str) -> Document:
+    return document.overlaid(("presets", preset), replaced=("methods",))
 
 
 def _checked(document: Document) -> Contents:

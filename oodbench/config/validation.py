@@ -2,6 +2,8 @@
 
 import dataclasses
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from oodbench.config import search
 from oodbench.config.cards import catalogue
@@ -12,6 +14,7 @@ from oodbench.config.schema import Misfit, Place, conform, values_of
 from oodbench.errors import unknown
 
 RECIPE = "recipe."  # before the name of a value that `search` draws
+OWN_RECIPE = "recipe"  # the key, beside the hyperparameters of a method, of what differs from the suite's recipe
 
 
 def check(contents: Contents) -> None:
@@ -72,22 +75,49 @@ def _check_network(contents: Contents) -> None:
 
 
 def _check_recipes(contents: Contents) -> None:
-    """Those of the suite, and those that a search may draw."""
-    for kind, recipe in values_of(contents.recipes).items():
-        _check_recipe(recipe, ("recipes", kind))
+    """Those of the suite and of its methods, and those that a search may draw."""
+    for place, recipe in _recipes(contents):
+        _check_recipe(recipe, place)
     for name, distribution in distributions(contents).items():
         for value in distribution.extremes:
-            drawn = dataclasses.replace(contents.recipes.scratch, **{name.removeprefix(RECIPE): value})
+            drawn = contents.recipes.scratch.changed(**{name.removeprefix(RECIPE): value})
             try:
                 _check_recipe(drawn, ())
             except Misfit as error:
                 raise Misfit(("search", name), f"'{contents.search[name]}' may draw {value}: {error.message}") from None
 
 
+def _recipes(contents: Contents) -> list[tuple[Place, Recipe]]:
+    """Every recipe that a training may have. Which of the two a method's values change is known to its trainer."""
+    recipes = values_of(contents.recipes)
+    found: list[tuple[Place, Recipe]] = [(("recipes", kind), recipe) for kind, recipe in recipes.items()]
+    for name, stated in contents.methods.items():
+        own = recipe_values(name, stated)
+        found += [(("methods", name, OWN_RECIPE), recipe.changed(**own)) for recipe in recipes.values()]
+    return found
+
+
+def recipe_values(method: str, stated: Mapping[str, Any]) -> dict[str, Any]:
+    """What a suite states for the recipe of a method."""
+    place = ("methods", method, OWN_RECIPE)
+    types = {f.name: f.type for f in dataclasses.fields(Recipe)}
+    values = conform(stated.get(OWN_RECIPE, {}), dict[str, Any], place)
+    for key in values:
+        if key not in types:
+            raise Misfit((*place, key), str(unknown("key of 'recipe'", key, types)))
+    return {key: conform(value, types[key], (*place, key)) for key, value in values.items()}
+
+
 def _check_recipe(recipe: Recipe, place: Place) -> None:
-    for key in ("epochs", "batch_size", "lr"):
-        if getattr(recipe, key) <= 0:
-            raise Misfit((*place, key), f"expected more than 0, got {getattr(recipe, key)}")
+    if (recipe.epochs is None) == (recipe.iterations is None):
+        which = "neither is" if recipe.epochs is None else "both are"
+        raise Misfit(
+            place, f"a training lasts so many epochs or iterations, and {which} stated; set one, the other null"
+        )
+    for key in ("epochs", "iterations", "batch_size", "lr"):
+        value = getattr(recipe, key)
+        if value is not None and value <= 0:
+            raise Misfit((*place, key), f"expected more than 0, got {value}")
     for key in ("momentum", "warmup"):
         if not 0 <= getattr(recipe, key) < 1:
             raise Misfit((*place, key), f"expected 0 to below 1, got {getattr(recipe, key)}")
@@ -119,9 +149,9 @@ def _check_embedding(contents: Contents) -> None:
         return
     if contents.corruptions is not None:
         raise Misfit(("id", "embed"), "embedded images cannot be corrupted; leave out 'embed' or 'corruptions'")
-    for kind, recipe in values_of(contents.recipes).items():
+    for place, recipe in _recipes(contents):
         if recipe.augment != "none":
-            raise Misfit(("recipes", kind, "augment"), f"'{recipe.augment}' is for pixels, not features; choose none")
+            raise Misfit((*place, "augment"), f"'{recipe.augment}' is for pixels, not features; choose none")
 
 
 def _check_settings(contents: Contents) -> None:

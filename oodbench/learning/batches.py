@@ -114,18 +114,20 @@ class Data:
             steps = max(1, min(steps, *(len(part) // recipe.batch_size for part in self.wild.parts)))
         return steps
 
-    def batches(self, recipe: Recipe, seed: int, device: torch.device) -> Iterator[Batch]:
+    def batches(self, recipe: Recipe, seed: int, device: torch.device, steps: int | None = None) -> Iterator[Batch]:
         """One shuffled pass over the labelled images, in batches of equal size (to one), each with a wild batch.
 
-        Everything follows from `seed`, so an epoch can be repeated without what came before it.
+        So many steps, if they are given, begin further passes or end the first early. Everything follows from `seed`,
+        so an epoch can be repeated without what came before it.
         """
-        batches = self._batches(recipe, torch.Generator().manual_seed(seed), device)
+        steps = self.steps(recipe) if steps is None else steps
+        batches = self._batches(recipe, steps, torch.Generator().manual_seed(seed), device)
         images = (self.labelled.images, *(self.wild.parts if self.wild is not None else ()))
         return ahead(batches) if any(isinstance(each, Streamed) for each in images) else batches
 
-    def _batches(self, recipe: Recipe, generator: torch.Generator, device: torch.device) -> Iterator[Batch]:
+    def _batches(self, recipe: Recipe, steps: int, generator: torch.Generator, device: torch.device) -> Iterator[Batch]:
         wild = self.wild.stream(recipe.batch_size, generator) if self.wild is not None else None
-        for rows in self._rows(recipe, generator):
+        for rows in self._rows(recipe, steps, generator):
             images = augmented(self.labelled.images.index_select(0, rows), recipe.augment, generator)
             yield Batch(
                 x=to_input(images, device),
@@ -134,12 +136,15 @@ class Data:
                 wild=None if wild is None else to_input(next(wild), device),
             )
 
-    def _rows(self, recipe: Recipe, generator: torch.Generator) -> Iterator[Tensor]:
+    def _rows(self, recipe: Recipe, steps: int, generator: torch.Generator) -> Iterator[Tensor]:
         """The rows of each batch; with environments, as many of each."""
-        steps, env = self.steps(recipe), self.labelled.env
+        env = self.labelled.env
         if env is None:
-            rows = sent(torch.randperm(len(self.labelled), generator=generator), self.labelled.y.device)
-            yield from rows[: steps * recipe.batch_size].tensor_split(steps)
+            whole_pass = -(-len(self.labelled) // recipe.batch_size)
+            for done in range(0, steps, whole_pass):
+                count = min(whole_pass, steps - done)
+                rows = sent(torch.randperm(len(self.labelled), generator=generator), self.labelled.y.device)
+                yield from rows[: count * recipe.batch_size].tensor_split(count)
             return
         members = [(env == e).nonzero().squeeze(1) for e in range(int(env.max()) + 1)]
         passes = [_ShuffledPasses(len(rows), generator, env.device) for rows in members]

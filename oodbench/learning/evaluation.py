@@ -46,6 +46,7 @@ class SplitScores:
     scores: NDArray[Any]
     predictions: NDArray[np.int16]
     labels: NDArray[np.int16] | None  # None of semantic OOD, which belongs to no class
+    confidence: NDArray[np.float32]  # the largest softmax probability, that of the prediction
 
 
 class Evaluation:
@@ -75,7 +76,8 @@ class Evaluation:
             seconds["score"] += scoring
             predictions = out.logits.argmax(dim=-1).cpu().numpy().astype(np.int16)
             labels = None if split == "semantic" else images.labels.astype(np.int16)
-            scored[split] = SplitScores(values.cpu().numpy(), predictions, labels)
+            confidence = out.logits.softmax(dim=-1).amax(dim=-1).cpu().numpy().astype(np.float32)
+            scored[split] = SplitScores(values.cpu().numpy(), predictions, labels, confidence)
         return scored, seconds
 
     def fitted(self, keyed: KeyedScorer, id_validation: ImagePart) -> tuple[Scorer, dict[str, float]]:

@@ -20,34 +20,6 @@ def energy(logits: Tensor, temperature: float = 1.0) -> Tensor:
     return -temperature * torch.logsumexp(logits / temperature, dim=-1)
 
 
-class Constraint(nn.Module):
-    """g <= 0 in an augmented Lagrangian: a multiplier lambda and a penalty weight beta, moved between epochs."""
-
-    multiplier: Tensor  # lambda
-    weight: Tensor  # beta
-
-    def __init__(self, growth: float, tolerance: float, bound: float) -> None:
-        super().__init__()
-        self.growth, self.tolerance, self.bound = growth, tolerance, bound
-        self.register_buffer("multiplier", torch.zeros(()))
-        self.register_buffer("weight", torch.ones(()))
-
-    def penalty(self, g: Tensor) -> Tensor:
-        """lambda g + beta g^2 / 2 where lambda + beta g >= 0, else -lambda^2 / (2 beta)."""
-        return ((self.multiplier + self.weight * g).relu().square() - self.multiplier.square()) / (2 * self.weight)
-
-    def update(self, g: float) -> None:
-        """Step the multiplier; let the weight grow, up to its bound, while g is violated."""
-        self.multiplier += torch.clamp(-self.multiplier / self.weight, min=g)
-        if g > self.tolerance:
-            self.weight.mul_(self.growth).clamp_(max=self.bound)
-
-    def log(self, name: str, g: float) -> dict[str, float]:
-        """For the training log."""
-        state = {"constraint": g, "multiplier": self.multiplier.item(), "weight": self.weight.item()}
-        return {f"{name}_{key}": value for key, value in state.items()}
-
-
 def forward_both(model: Classifier, batch: Batch, bn_mode: BatchNormMode) -> tuple[Tensor, Tensor]:
     """Logits of the labelled and of the wild images; whose statistics batch normalisation uses is `bn_mode`'s choice.
 

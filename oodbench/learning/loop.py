@@ -66,9 +66,9 @@ class Loop:
     first_of_epoch: bool = True  # whether this step is
 
     _sums: dict[str, Tensor] = field(default_factory=dict, init=False)
-    _optimizers: list[tuple[torch.optim.Optimizer, float]] = field(default_factory=list, init=False)  # base rates
+    _optimizers: list[tuple[torch.optim.Optimizer, list[float]]] = field(default_factory=list, init=False)  # base rates
     _keep_last: bool = field(default=False, init=False)
-    _steps: int | None = field(default=None, init=False)  # of an epoch, once a training runs
+    _steps_in_all: int | None = field(default=None, init=False)  # once a training runs
     _optimizer: torch.optim.Optimizer | None = field(default=None, init=False)  # that of `epochs`, once it runs
 
     def stage(self, name: str) -> "Loop":
@@ -86,9 +86,9 @@ class Loop:
     @property
     def steps_in_all(self) -> int:
         """Of the whole training, whose data `epochs` and `passes` are given."""
-        if self._steps is None:
+        if self._steps_in_all is None:
             raise UserError("loop.steps_in_all is not known before loop.epochs or loop.passes; read it in the loss")
-        return self.recipe.epochs * self._steps
+        return self._steps_in_all
 
     def epochs(
         self,
@@ -97,16 +97,20 @@ class Loop:
         loss: Loss,
         extra: Sequence[nn.Module] = (),
         extra_weight_decay: float = 0.0,
+        extra_lr: float | None = None,
+        every: int | None = None,
     ) -> Iterator[dict[str, Any]]:
         """Train epoch by epoch; hands control back after each with its log record, which the caller may add to.
 
-        `extra` modules are trained with the network and saved with it; what the caller changes in them between
-        epochs (a multiplier, say) is in the next checkpoint.
+        `extra` modules are trained with the network, at their own rate if one is given, and saved with it; what the
+        caller changes in them between epochs (a multiplier, say) is in the next checkpoint. An epoch is as long as the
+        data make it, or `every` so many steps.
         """
         groups: list[dict[str, Any]] = [{"params": [p for p in model.parameters() if p.requires_grad]}]
         extra_parameters = [p for module in extra for p in module.parameters() if p.requires_grad]
         if extra_parameters:
-            groups.append({"params": extra_parameters, "weight_decay": extra_weight_decay})
+            own = {} if extra_lr is None else {"lr": extra_lr}
+            groups.append({"params": extra_parameters, "weight_decay": extra_weight_decay, **own})
         self._optimizer = optimizer = self.optimizer(groups)
 
         def step(batch: Batch) -> Tensor:
@@ -119,7 +123,7 @@ class Loop:
             optimizer.step()
             return value
 
-        yield from self.passes(model, data, step, [model, *extra, optimizer])
+        yield from self.passes(model, data, step, [model, *extra, optimizer], every)
 
     def optimizer(
         self,
@@ -144,7 +148,7 @@ class Loop:
         else:
             nesterov = recipe.nesterov and betas[0] > 0
             built = torch.optim.SGD(parameters, lr=lr, momentum=betas[0], nesterov=nesterov, weight_decay=weight_decay)
-        self._optimizers.append((built, lr))
+        self._optimizers.append((built, [group["lr"] for group in built.param_groups]))
         return built
 
     def in_environments(self, data: Data, spec: str, rows: int = 1) -> tuple[Data, int]:
@@ -176,38 +180,46 @@ class Loop:
             group["weight_decay"] /= shrink
 
     def passes(
-        self, model: Classifier, data: Data, step: Callable[[Batch], Tensor], state: Sequence[Stateful]
+        self,
+        model: Classifier,
+        data: Data,
+        step: Callable[[Batch], Tensor],
+        state: Sequence[Stateful],
+        every: int | None = None,
     ) -> Iterator[dict[str, Any]]:
         """The loop itself, for a trainer that takes its own steps: `step` returns a loss to log, `state` is saved."""
-        recipe, steps = self.recipe, data.steps(self.recipe)
-        self._steps = steps
+        recipe, length = self.recipe, every or data.steps(self.recipe)
+        self._steps_in_all = recipe.steps(data.steps(recipe))
+        epochs = -(-self._steps_in_all // length)  # the last one may be cut short
         saver = Saver(self.checkpoint, state, self.log)
         first = saver.restore(self.device)
-        clock = _Clock(first, recipe.epochs, self.report)
-        for epoch in range(first, recipe.epochs):
+        clock = _Clock(first, epochs, self.report)
+        for epoch in range(first, epochs):
             if epoch > first:
                 saver.save(epoch)
+            steps = min(length, self._steps_in_all - epoch * length)
             torch.manual_seed(derive(self.seed, "epoch", epoch))
             self._train_mode(model)
             losses = torch.zeros(steps, device=self.device)
             self._sums = {}
-            batches = data.batches(recipe.of_epoch(epoch), derive(self.seed, "batches", epoch), self.device)
+            seed = derive(self.seed, "batches", epoch)
+            batches = data.batches(recipe.of_epoch(epoch, epochs), seed, self.device, steps)
             for i, batch in enumerate(batches):
-                self.step, self.first_of_epoch = epoch * steps + i, i == 0
+                self.step, self.first_of_epoch = epoch * length + i, i == 0
                 self._set_rates()
                 losses[i] = _one_number(step(batch), step).detach()
                 clock.tick(epoch + (i + 1) / steps, len(batch) + (0 if batch.wild is None else len(batch.wild)))
-            _refuse_nan(losses, epoch * steps, self.log)
+            _refuse_nan(losses, epoch * length, self.log)
             loss = losses.mean().item()
             record: dict[str, Any] = {"epoch": epoch, "lr": recipe.rate(self.step, self.steps_in_all), "loss": loss}
             record |= {name: (total / steps).item() for name, total in self._sums.items()}
-            if self.observe is not None and epoch in observed_epochs(recipe.epochs):
+            if self.observe is not None and epoch in observed_epochs(epochs):
                 record["domains"] = {"epoch": epoch, "step": self.step + 1, **self._observed(model)}
             self.log.append(record)
             clock.loss = loss
             yield record
-        if self._keep_last and first < recipe.epochs:
-            saver.save(recipe.epochs, always=True)
+        if self._keep_last and first < epochs:
+            saver.save(epochs, always=True)
         clock.end()
         model.eval()
 
@@ -229,8 +241,8 @@ class Loop:
         return accuracies
 
     def _set_rates(self) -> None:
-        for optimizer, lr in self._optimizers:
-            for group in optimizer.param_groups:
+        for optimizer, rates in self._optimizers:
+            for group, lr in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = replace(self.recipe, lr=lr).rate(self.step, self.steps_in_all)
 
 

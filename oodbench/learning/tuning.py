@@ -63,11 +63,12 @@ def select_at_drop(
         model.load_state_dict(start)
         stage = loop.stage(f"{name}{value:g}")
         train(value, model, data, stage)
-        trained.append((deepcopy(model.state_dict()), stage.log))
+        trained.append((deepcopy(model.state_dict()), stage))
         shares.append(out_share(model, data, threshold))
     chosen = after_largest_drop(shares, len(data.mixed_validation))
     model.load_state_dict(trained[chosen][0])
-    loop.log += trained[chosen][1]
+    loop.log += trained[chosen][1].log
+    loop.notes |= trained[chosen][1].notes
     loop.notes[name] = grid[chosen]
     loop.notes["out_share"] = [{name: value, "share": share} for value, share in zip(grid, shares, strict=True)]
     loop.notes["rule"] = (

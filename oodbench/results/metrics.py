@@ -5,10 +5,12 @@ the threshold, and rates are in [0, 1]. Two figures go by the name FPR95 and mus
 the share of OOD missed when about 5 % of ID is flagged (SCONE, WOODS), `fpr95_ood_positive` the share of ID
 flagged when at least 95 % of OOD is (OpenOOD, pytorch-ood).
 
-This module knows nothing about models or datasets: it sees scores, predictions and labels.
+This module knows nothing about models or datasets: it sees scores, predictions, confidences and labels.
 """
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,17 +42,25 @@ METRICS: dict[str, Metric] = {
         Metric("auroc_full", "AUROC (full)", True, "auroc with covariate-shifted rows counted as ID"),
         Metric("fpr95_full", "FPR (full)", False,
                "fpr95 (SCONE, WOODS) with covariate-shifted rows counted as ID"),
+        Metric("covariate_flagged", "Cov. flagged", False,
+               "share of covariate-shifted rows flagged at the threshold of FPR"),
+        Metric("accepted_acc", "Acc. accepted", True,
+               "share of covariate-shifted rows classified correctly, of those not flagged at the threshold of FPR"),
+        Metric("id_ece", "ID ECE", False, "expected calibration error on ID rows, 15 bins"),
+        Metric("covariate_ece", "Cov. ECE", False, "expected calibration error on covariate-shifted rows, 15 bins"),
     )
 }  # fmt: skip
+BINS = 15  # of confidences, as in Guo et al., On Calibration of Modern Neural Networks, 2017
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
     """Counts of ID (`fps`) and OOD (`tps`) rows flagged at each distinct threshold, highest first.
 
-    The first entry is a threshold above every score, where nothing is flagged; the last flags every row.
+    The first entry is infinite, a threshold above every score, where nothing is flagged; the last flags every row.
     """
 
+    thresholds: NDArray[np.float64]
     fps: NDArray[np.int64]
     tps: NDArray[np.int64]
 
@@ -61,10 +71,18 @@ class Curve:
         the result is 1 if the nearest share exceeds .10 needs no branch: flagging nothing, which misses all
         OOD, is then nearer to .05. (Before scikit-learn 1.7 the curve lacked that point.)
         """
+        return float((self.tps[-1] - self.tps[self._nearest_5_percent]) / self.tps[-1])
+
+    def fpr95_threshold(self) -> float:
+        """The threshold of `fpr95`; infinite where that flags nothing."""
+        return float(self.thresholds[self._nearest_5_percent])
+
+    @cached_property
+    def _nearest_5_percent(self) -> int:
+        """The entry whose share of ID flagged is nearest .05."""
         fpr = self.fps[::-1] / self.fps[-1]
-        missed = (self.tps[-1] - self.tps[::-1]) / self.tps[-1]
         # argmin takes the first of equals: thresholds ascend, as in det_curve, so the one missing least OOD.
-        return float(missed[np.argmin(np.abs(fpr - 0.05))])
+        return len(fpr) - 1 - int(np.argmin(np.abs(fpr - 0.05)))
 
     def fpr95_ood_positive(self) -> float:
         """Share of ID flagged at the highest threshold that flags at least 95 % of OOD."""
@@ -95,7 +113,7 @@ def curve(id_scores: ArrayLike, ood_scores: ArrayLike) -> Curve:
     ends = np.flatnonzero(np.append(scores[1:] != scores[:-1], True))  # last row of each run of ties
     tps = np.cumsum(order >= len(id_rows), dtype=np.int64)[ends]
     fps = ends + 1 - tps
-    return Curve(fps=np.append(0, fps), tps=np.append(0, tps))
+    return Curve(np.append(np.inf, scores[ends]), fps=np.append(0, fps), tps=np.append(0, tps))
 
 
 def fpr95(id_scores: ArrayLike, ood_scores: ArrayLike) -> float:
@@ -120,7 +138,10 @@ def aupr_in(id_scores: ArrayLike, ood_scores: ArrayLike) -> float:
 
 def detection(id_scores: ArrayLike, ood_scores: ArrayLike) -> dict[str, float]:
     """The five detection metrics, from one sort."""
-    c = curve(id_scores, ood_scores)
+    return _detection(curve(id_scores, ood_scores))
+
+
+def _detection(c: Curve) -> dict[str, float]:
     return {
         "fpr95": c.fpr95(),
         "auroc": c.auroc(),
@@ -140,6 +161,20 @@ def accuracy(predictions: ArrayLike, labels: ArrayLike) -> float:
     return float(np.mean(predicted == true))
 
 
+def calibration_error(confidence: ArrayLike, predictions: ArrayLike, labels: ArrayLike) -> float:
+    """Expected calibration error: mean |accuracy - confidence| of the bins, each weighted by its rows.
+
+    Bins are equally wide, without their lower and with their upper edge; the first takes a confidence of 0 too.
+    """
+    confident = np.asarray(confidence, dtype=np.float64)
+    correct = np.asarray(predictions) == np.asarray(labels)
+    if confident.shape != correct.shape or confident.size == 0:
+        raise ValueError(f"confidences have shape {confident.shape}; give one for each of {correct.size} rows")
+    bins = np.searchsorted(np.arange(1, BINS) / BINS, confident)
+    # A bin's weight cancels the number of rows that its two means are divided by.
+    return math.fsum(np.abs(np.bincount(bins, correct - confident))) / correct.size
+
+
 @dataclass(frozen=True, eq=False)
 class Scored:
     """What a method says of one set of rows; `labels` is None for rows of no known class."""
@@ -147,31 +182,41 @@ class Scored:
     scores: NDArray[Any]
     predictions: NDArray[Any]
     labels: NDArray[Any] | None = None
+    confidence: NDArray[Any] | None = None  # in the prediction; None of raw scores that were stored without
 
 
 def evaluate(id: Scored, covariate: Scored, semantic: Scored | None = None) -> dict[str, float]:
-    """Every metric of METRICS, in that order; the `_full` ones count covariate rows as ID.
+    """Every metric of METRICS that can be known, in that order; the `_full` ones count covariate rows as ID.
 
-    Without semantic rows, where only generalisation is measured, the accuracies.
+    Without semantic rows, where only generalisation is measured, no score is thresholded: accuracies and calibration.
+    Without confidences no calibration. Where every covariate row is flagged no accuracy of the accepted ones.
     """
     if id.labels is None or covariate.labels is None:
         raise ValueError("ID and covariate rows need labels; only semantic rows may go without")
     id_scores = _checked("ID", id.scores)
     covariate_scores = _checked("covariate", covariate.scores)
-    accuracies = {
+    values = {
         "covariate_acc": accuracy(covariate.predictions, covariate.labels),
         "id_acc": accuracy(id.predictions, id.labels),
     }
-    if semantic is None:
-        return accuracies
-    semantic_scores = _checked("semantic", semantic.scores)
-    full = curve(np.concatenate([id_scores, covariate_scores]), semantic_scores)
-    return {
-        **accuracies,
-        **detection(id_scores, semantic_scores),
-        "auroc_full": full.auroc(),
-        "fpr95_full": full.fpr95(),
-    }
+    if semantic is not None:
+        semantic_scores = _checked("semantic", semantic.scores)
+        c = curve(id_scores, semantic_scores)
+        full = curve(np.concatenate([id_scores, covariate_scores]), semantic_scores)
+        values |= {**_detection(c), "auroc_full": full.auroc(), "fpr95_full": full.fpr95()}
+        accepted = covariate_scores < c.fpr95_threshold()
+        values["covariate_flagged"] = float(np.mean(~accepted))
+        if accepted.any():
+            correct = np.equal(covariate.predictions, covariate.labels)
+            values["accepted_acc"] = float(np.sum(accepted & correct) / np.sum(accepted))
+    return {**values, **_calibration("id_ece", id), **_calibration("covariate_ece", covariate)}
+
+
+def _calibration(name: str, rows: Scored) -> dict[str, float]:
+    """Nothing where the confidence was not stored, or is no number since the logits were none."""
+    if rows.confidence is None or rows.labels is None or not np.isfinite(rows.confidence).all():
+        return {}
+    return {name: calibration_error(rows.confidence, rows.predictions, rows.labels)}
 
 
 def _average_precision(positives: NDArray[np.int64], negatives: NDArray[np.int64]) -> float:

@@ -6,6 +6,7 @@ Folder: <results>/<suite>[-<preset>]/<setting>/<method>/seed<seed>-<key>.json, w
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -255,7 +256,7 @@ def as_json(result: Result) -> str:
     values = asdict(result)
     for name in NOT_STORED:
         del values[name]
-    for kind in ("presets", "sweeps", "search"):  # what may be run, not what was
+    for kind in ("presets", "methods", "sweeps", "search"):  # what may be run, not what was
         del values["config"]["suite"][kind]
     return json.dumps(values, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
@@ -320,4 +321,9 @@ def read_scores(path: Path) -> dict[str, Scored]:
     """The raw scores and predictions of a result, by split, for any metric one may think of later."""
     with np.load(path.with_suffix(".npz"), allow_pickle=False) as arrays:
         splits = dict.fromkeys(name.rsplit("_", 1)[0] for name in arrays.files)
-        return {s: Scored(arrays[f"{s}_scores"], arrays[f"{s}_predictions"], arrays.get(f"{s}_labels")) for s in splits}
+        return {split: _scored(arrays, split) for split in splits}
+
+
+def _scored(arrays: Mapping[str, Any], split: str) -> Scored:
+    scores, predictions = arrays[f"{split}_scores"], arrays[f"{split}_predictions"]
+    return Scored(scores, predictions, arrays.get(f"{split}_labels"), arrays.get(f"{split}_confidence"))

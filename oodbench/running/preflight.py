@@ -153,9 +153,9 @@ def _estimate(plan: Plan, device: torch.device) -> float:
     trained = 0
     for training in plan.all_trainings.values():
         recipe = training.recipe
-        images = 2 * data.steps(recipe) * recipe.batch_size if training.reads_wild else len(data.labelled)
+        images = recipe.steps(data.steps(recipe)) * recipe.batch_size * (2 if training.reads_wild else 1)
         cached = training.init is not None or weights_file(training.key, plan.folder).exists()
         runs = 0 if cached else training.trainer.make().runs
-        trained += runs * recipe.epochs * images
+        trained += runs * images
     scored = sum(len(getattr(parts, split)) for split in ("labelled", *TEST_SPLITS)) * len(plan.todo)
     return per_image * (trained + scored / 3)  # a forward pass is about a third of a training step

@@ -5,9 +5,10 @@ import shlex
 from typing import Any
 
 from oodbench.config import suite as suites
-from oodbench.config.registry import Registry
+from oodbench.config.registry import MethodSpec, Registry
 from oodbench.config.schema import values_of
-from oodbench.config.suite import FOLDER, Contents
+from oodbench.config.stated import Stated
+from oodbench.config.suite import FOLDER, Contents, Suite
 from oodbench.config.validation import RECIPE
 from oodbench.errors import UserError
 from oodbench.results.result import Result
@@ -21,11 +22,14 @@ def command(result: Result) -> tuple[str, list[str]]:
         words += ["--preset", result.preset]
     words += ["--methods", result.config.method.name]
     try:
-        today = suites.load(result.suite, result.preset).contents
+        suite, here = suites.load(result.suite, result.preset), True
     except UserError:
-        today = result.config.suite
+        suite, here = result.ran_suite, False
         remarks.append(f"the suite '{result.suite}' is not here, or has changed; give its file after --suite")
-    assignments = [*_method_values(result), *_suite_values(result, today, remarks)]
+    stated = _stated(suite)
+    method = _method_today(result, stated)
+    today = _with_own_recipes(suite, stated, method).contents
+    assignments = [*_method_values(result, method if here else None), *_suite_values(result, today, remarks)]
     words += [word for each in assignments for word in ("--set", each)]
     words += _sets(result, remarks)
     if result.draw:
@@ -34,19 +38,52 @@ def command(result: Result) -> tuple[str, list[str]]:
     if result.config.init is not None:
         words += ["--init", "FILE"]
         remarks.append(f"FILE holds the weights with the digest {result.config.init}")
-    try:
-        Registry().method(result.config.method.name)
-    except UserError:
+    if method is None:
         words += ["--plugin", "FILE.py"]
         remarks.append(f"'{result.config.method.name}' is not shipped with oodbench; FILE.py is its file")
     return shlex.join(words), remarks
 
 
-def _method_values(result: Result) -> list[str]:
+def _stated(suite: Suite) -> Stated:
+    """What the suite states for methods today; nothing where it names one that is not here."""
+    registry = Registry()
+    try:
+        return Stated.of(suite, registry)
+    except UserError:
+        return Stated(registry)
+
+
+def _method_today(result: Result, stated: Stated) -> MethodSpec | None:
+    try:
+        return stated.method(result.config.method.name)
+    except UserError:
+        return None
+
+
+def _with_own_recipes(suite: Suite, stated: Stated, method: MethodSpec | None) -> Suite:
+    """The suite with the recipes that it has today for a method and for what that starts from."""
+    if method is None:
+        return suite
+    base = stated.registry.start_of(method.trainer.card)
+    own = stated.recipe(method.trainer.card, method.name)
+    if base is None:
+        return suite.with_recipe("scratch", own)
+    return suite.with_recipe("scratch", stated.recipe(base)).with_recipe("finetune", own)
+
+
+def _method_values(result: Result, today: MethodSpec | None) -> list[str]:
+    """What the user set, and what ran under other values than suite and method have today, unless a search drew it."""
     ran = result.config.method
-    return [
-        f"{each.name}.{key}={_text(value)}" for each in (ran.trainer, ran.scorer) for key, value in each.changed.items()
-    ]
+    parts = (today.trainer, today.scorer) if today is not None else (None, None)
+    assignments = []
+    for each, part in zip((ran.trainer, ran.scorer), parts, strict=True):
+        values = dict(each.changed)
+        if part is not None:
+            drawn = part.card.search if result.draw else {}
+            known = [key for key in each.values if key in part.values and key not in drawn]
+            values |= {key: each.values[key] for key in known if each.values[key] != part.values[key]}
+        assignments += [f"{each.name}.{key}={_text(value)}" for key, value in values.items()]
+    return assignments
 
 
 def _suite_values(result: Result, today: Contents, remarks: list[str]) -> list[str]:

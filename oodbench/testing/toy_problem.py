@@ -92,13 +92,15 @@ class FailingData(Data):
 class WatchedLoop(Loop):
     """Keeps the loss of every step."""
 
-    def passes(self, model: Classifier, data: Data, step: Any, state: Any) -> Iterator[dict[str, Any]]:
+    def passes(
+        self, model: Classifier, data: Data, step: Any, state: Any, every: int | None = None
+    ) -> Iterator[dict[str, Any]]:
         def watched(batch: Batch) -> Tensor:
             loss: Tensor = step(batch)
             self.notes.setdefault("losses", []).append(loss.item())
             return loss
 
-        return super().passes(model, data, watched, state)
+        return super().passes(model, data, watched, state, every)
 
 
 @dataclass(frozen=True)

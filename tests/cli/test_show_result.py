@@ -38,7 +38,7 @@ def again(result, folder):
 
 def test_a_result_is_shown_in_words():
     out = assert_done(oodbench("show", SCONE))
-    assert out.startswith("digits-c / unseen-digits / scone / seed 2: ok\n\nmetrics (version 1), in percent\n")
+    assert out.startswith("digits-c / unseen-digits / scone / seed 2: ok\n\nmetrics (version 2), in percent\n")
     for line in (
         "  auroc                 94.81  AUROC",
         "  starts from: erm@1",

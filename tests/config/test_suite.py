@@ -112,12 +112,40 @@ def test_a_preset_is_laid_over_the_suite(suite_file):
     assert noisy.contents.recipes == plain.contents.recipes
 
 
+def test_a_preset_that_states_methods_replaces_those_of_the_suite(suite_file):
+    path = suite_file("title: A", "methods: {msp: {}, knn: {k: 3}}\ntitle: A")
+    path.write_text(path.read_text() + "  wild:\n    methods:\n      scone: {margin: -2}\n      knn: {}\n")
+    stated = {preset: suites.load(str(path), preset).contents.methods for preset in (None, "smoke", "wild")}
+    assert stated[None] == stated["smoke"] == {"msp": {}, "knn": {"k": 3}}
+    assert stated["wild"] == {"scone": {"margin": -2}, "knn": {}}
+
+
+def test_a_method_that_a_preset_misspells_is_told_with_the_line_of_the_preset(suite_file):
+    path = suite_file("title: A", "methods: {msp: {}}\ntitle: A")
+    path.write_text(path.read_text() + "  wild:\n    methods:\n      scon: {}\n")
+    message = f"{path}:30: 'methods.scon': unknown method 'scon'; did you mean 'scone'"
+    assert_refused(oodbench("run", "--suite", path, "--preset", "wild", "--dry-run"), message)
+
+
 WRONG = [
     ("network:\n", "netwrk:\n", 8, "'netwrk': unknown key 'netwrk'; did you mean 'network'?"),
     ("lr: 0.01,", "lrr: 0.01,", 13, "'recipes.finetune.lrr': unknown key 'lrr'; did you mean 'lr'?"),
     ("schedule: steps", "schedule: stepwise", 14, "'recipes.finetune.schedule': expected 'cosine' or 'steps' or 'co"),
-    ("epochs: 30", "epochs: many", 12, "'recipes.scratch.epochs': expected a whole number, got 'many'"),
+    ("epochs: 30", "epochs: many", 12, "'recipes.scratch.epochs': expected a whole number or nothing, got 'many'"),
     ("epochs: 30", "epochs: 0", 12, "'recipes.scratch.epochs': expected more than 0, got 0"),
+    ("epochs: 30", "iterations: 0", 12, "'recipes.scratch.iterations': expected more than 0, got 0"),
+    (
+        "epochs: 30",
+        "epochs: 30, iterations: 5",
+        12,
+        "'recipes.scratch': a training lasts so many epochs or iterations, and both are stated; set one",
+    ),
+    (
+        "epochs: 30, ",
+        "",
+        12,
+        "'recipes.scratch': a training lasts so many epochs or iterations, and neither is stated; set one",
+    ),
     ("lr: 1e-1", "lr: -1", 12, "'recipes.scratch.lr': expected more than 0, got -1.0"),
     ("lr: 1e-1", "lr: 1, momentum: -1", 12, "'recipes.scratch.momentum': expected 0 to below 1, got -1.0"),
     ("lr: 1e-1", "lr: 1, unaugmented: 2", 12, "'recipes.scratch.unaugmented': expected 0 to 1, got 2.0"),
@@ -197,6 +225,29 @@ WRONG = [
         "lr: 1, epoch_length: 5",
         12,
         "'recipes.scratch.epoch_length': expected 'labelled' or 'shortest', got 5",
+    ),
+    ("title: A", "methods: [scone]\ntitle: A", 1, "'methods': expected a mapping, got ['scone']"),
+    ("title: A", "methods: {erm: 1}\ntitle: A", 1, "'methods.erm': expected a mapping, got 1"),
+    ("title: A", "methods: {scon: {}}\ntitle: A", 1, "'methods.scon': unknown method 'scon'; did you mean 'scone'"),
+    (
+        "title: A",
+        "methods:\n  scone: {margn: 1}\ntitle: A",
+        2,
+        "'methods.scone.margn': unknown hyperparameter of scone",
+    ),
+    ("title: A", "methods: {knn: {k: few}}\ntitle: A", 1, "'methods.knn.k': expected a whole number, got 'few'"),
+    ("title: A", "methods: {erm: {recipe: 1}}\ntitle: A", 1, "'methods.erm.recipe': expected a mapping, got 1"),
+    (
+        "title: A",
+        "methods:\n  erm:\n    recipe: {lrr: 1}\ntitle: A",
+        3,
+        "'methods.erm.recipe.lrr': unknown key of 'recipe' 'lrr'; did you mean 'lr'?",
+    ),
+    (
+        "title: A",
+        "methods: {erm: {recipe: {lr: 0}}}\ntitle: A",
+        1,
+        "'methods.erm.recipe.lr': expected more than 0, got 0.0",
     ),
     ("title: A", "title: [A", 2, "not valid YAML: "),
     ("    dataset", "\tdataset", 6, "not valid YAML: found character '\\t' that cannot start any token"),
@@ -299,7 +350,7 @@ def test_a_setting_that_makes_no_sense_is_refused(text, message, suite_file):
         ("nonsense", "1", "unknown key of 'recipe' 'nonsense'; known: augment, batch_size, decay"),
         ("epoch", "1", "unknown key of 'recipe' 'epoch'; did you mean 'epochs'?"),
         ("epochs", "-1", "recipe.epochs=-1: expected more than 0, got -1"),
-        ("epochs", "1.5", "recipe.epochs: expected a whole number, got '1.5'"),
+        ("epochs", "1.5", "recipe.epochs: expected a whole number or nothing, got '1.5'"),
         ("schedule", "cosin", "recipe.schedule: expected 'cosine' or 'steps' or 'constant', got 'cosin'"),
         ("milestones", "[0.5, a]", "recipe.milestones: expected a list (a number each), got '[0.5, a]'"),
         ("nesterov", "perhaps", "recipe.nesterov: expected true or false, got 'perhaps'"),

@@ -139,6 +139,17 @@ def test_an_epoch_has_as_many_batches_as_it_says_and_the_short_one_repeats_no_im
         assert len(set(torch.cat([batch.y for batch in batches]).tolist())) == seen
 
 
+def test_steps_beyond_a_pass_begin_the_next_one_and_fewer_end_it_early():
+    images = torch.arange(25, dtype=torch.uint8).view(-1, 1, 1, 1)
+    data, recipe = Data(Split(images, torch.arange(25)), 25), Recipe(epochs=1, batch_size=10, lr=0.1)
+    whole = [batch.y.tolist() for batch in data.batches(recipe, 0, CPU)]
+    longer = [batch.y.tolist() for batch in data.batches(recipe, 0, CPU, steps=7)]
+    assert longer[:3] == whole and len(longer) == 7
+    for one_pass in (longer[:3], longer[3:6]):
+        assert sorted(sum(one_pass, [])) == list(range(25))
+    assert [len(batch) for batch in data.batches(recipe, 0, CPU, steps=2)] == [10, 10]
+
+
 # The paper's sizes: sets with as many rows as the real ones, images of a pixel, and files that nobody opens.
 
 OFFICIAL = {  # what facts are known of each setting: semantic train and test, semantic stream, steps of 128

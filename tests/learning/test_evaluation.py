@@ -27,6 +27,17 @@ def test_a_large_split_is_scored_in_parts_with_the_same_scores(tmp_path, monkeyp
             np.testing.assert_allclose(read_scores(other.path)[part].scores, scored.scores, rtol=1e-5, atol=1e-7)
 
 
+def test_the_confidence_of_every_image_is_stored_the_negated_score_of_msp(tmp_path):
+    for result in run(tmp_path):
+        splits = read_scores(result.path)
+        assert splits.keys() == {"id", "covariate", "semantic"}
+        for split, scored in splits.items():
+            assert scored.confidence.dtype == np.float32 and scored.confidence.shape == scored.predictions.shape
+            assert (scored.confidence >= 1 / 10).all() and (scored.confidence <= 1).all(), split
+            if result.method == "msp":
+                np.testing.assert_array_equal(scored.confidence, -scored.scores)
+
+
 def test_on_a_cpu_large_images_pass_few_at_a_time(new_model):
     sizes = []
     model = new_model()

@@ -220,7 +220,10 @@ def test_mmd_sums_seven_kernels_over_all_pairs_of_rows():
 
 
 def test_the_penalty_is_the_mean_over_pairs_of_environments():
-    trainer, rows = make("coral", environments="random:3", gamma=2.0), Recipe(1, 12, 0.0001, weight_decay=0.0)
+    trainer, rows = (
+        make("coral", environments="random:3", gamma=2.0),
+        Recipe(epochs=1, batch_size=12, lr=0.0001, weight_decay=0.0),
+    )
     small = two_environments()
     loop = train(trainer, small, flat_model(4, 3), rows)
     made, _ = Loop(rows, 0, CPU).in_environments(small, "random:3")
@@ -408,7 +411,7 @@ def test_mtl_sums_the_risks_of_the_environments():
     torch.manual_seed(0)
     trainer.extend(model)
     before = copy.deepcopy(model)
-    loop = WatchedLoop(Recipe(1, 12, 0.1), 0, CPU)
+    loop = WatchedLoop(Recipe(epochs=1, batch_size=12, lr=0.1), 0, CPU)
     trainer.train(model, small, loop)
     risks = []
     for e in (0, 1):
@@ -424,7 +427,9 @@ def test_mldg_adds_the_gradient_after_a_trial_step_to_that_before_it():
     start = theta_of(flat_model(4, 3))
     environments = [in_numpy(small, e) for e in (0, 1)]
     for optimizer in ("sgd", "adam"):
-        recipe = Recipe(1, 12, rate, momentum=0.0, weight_decay=0.0, optimizer=optimizer, schedule="constant")
+        recipe = Recipe(
+            epochs=1, batch_size=12, lr=rate, momentum=0.0, weight_decay=0.0, optimizer=optimizer, schedule="constant"
+        )
         expected = []
         for i, j in ((0, 1), (1, 0)):
             here = gradient(start, *environments[i])
@@ -487,7 +492,7 @@ def test_mixup_blends_images_and_labels_of_two_environments():
 
     model = Watched(nn.Flatten(), 4, 2, mean=(0.0,), std=(1.0,))
     before = copy.deepcopy(model)
-    loop = train(make("i-mixup", alpha=1.0), two, model, Recipe(1, 6, 0.1))
+    loop = train(make("i-mixup", alpha=1.0), two, model, Recipe(epochs=1, batch_size=6, lr=0.1))
     share = seen[0].double()
     assert share[:3].unique().numel() == share[3:].unique().numel() == 1  # one draw per pair
     assert 0.01 < share[0] < 0.99 and abs(share[0] + share[3] - 1) > 1e-3  # and each its own
@@ -619,7 +624,16 @@ def test_a_training_under_adam_resumes_to_the_same_bits(name, data, new_model, t
 
 
 def test_adam_is_that_of_torch_under_the_schedule(data, new_model):
-    recipe = Recipe(2, 50, 0.01, momentum=0.8, weight_decay=0.02, optimizer="adam", schedule="steps", milestones=[0.5])
+    recipe = Recipe(
+        epochs=2,
+        batch_size=50,
+        lr=0.01,
+        momentum=0.8,
+        weight_decay=0.02,
+        optimizer="adam",
+        schedule="steps",
+        milestones=[0.5],
+    )
     found = trained(make("erm"), data, new_model(), recipe)
     model = new_model().train()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, betas=(0.8, 0.999), weight_decay=0.02)
@@ -646,7 +660,7 @@ def batches_of(loop, data):
 
 
 def test_several_optimisers_follow_one_schedule_from_their_own_rates(data, new_model):
-    loop = Loop(Recipe(2, 100, 0.4, schedule="cosine", weight_decay=0.3), 0, CPU)
+    loop = Loop(Recipe(epochs=2, batch_size=100, lr=0.4, schedule="cosine", weight_decay=0.3), 0, CPU)
     model = new_model()
     one, other = loop.optimizer(model.body.parameters()), loop.optimizer(model.head.parameters(), 0.1, 0.0, (0.5, 0.9))
     rates = []

@@ -240,6 +240,23 @@ def test_vim_is_the_virtual_logit_minus_the_logsumexp(dim, random_outputs):
     close(got, theirs.predict_features(test.features), atol=1e-4 * got.std())
 
 
+def test_vim_takes_a_head_whose_rows_sum_to_zero_for_one_of_rank_k_minus_1(random_outputs):
+    """As a multinomial regression with L2 gives: of the sum, its float32 weights leave nothing but rounding."""
+    train, _ = random_outputs
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(CLASSES, DIM, generator=generator, dtype=torch.double)
+    bias = torch.randn(CLASSES, generator=generator, dtype=torch.double)
+    head = nn.Linear(DIM, CLASSES)
+    with torch.no_grad():
+        head.weight.copy_(weight - weight.mean(dim=0))
+        head.bias.copy_(bias)
+    values = np.linalg.svd(doubles(head.weight.detach())[0], compute_uv=False)
+    assert 0 < values[-1] < 1e-6 * values[0]  # not zero, so that a pseudo-inverse might take it for a direction
+    left, singular, right = np.linalg.svd(doubles(head.weight.detach())[0], full_matrices=False)
+    expected = -right[:-1].T @ ((left[:, :-1].T @ doubles(head.bias.detach())[0]) / singular[:-1])
+    close(fitted(ViM(), outputs(train.features, head)).origin.numpy(), expected)
+
+
 @pytest.mark.parametrize(("size", "dim"), [(2, 1), (128, 64), (767, 383), (768, 512), (2048, 1000)])
 def test_vim_chooses_the_principal_dimension_by_its_authors_rule(size, dim):
     # 1000 from 2048 features on, 512 from 768 on, else half of them; the residual space is the rest.

@@ -17,7 +17,16 @@ from oodbench.config.registry import Registry
 from oodbench.data.parts import build_parts
 from oodbench.errors import UserError
 from oodbench.learning.batches import Batch, Data, Split, WildMixture
-from oodbench.learning.functional import Constraint, energy, forward_both, frozen_batch_norm, gradient_norm
+from oodbench.learning.constraints import (
+    Checked,
+    Constraint,
+    Limits,
+    PaperTerms,
+    ReferenceTerms,
+    least_start,
+    times_median,
+)  # fmt: skip
+from oodbench.learning.functional import energy, forward_both, frozen_batch_norm, gradient_norm
 from oodbench.learning.loop import Failed, Loop
 from oodbench.learning.outputs import forward
 from oodbench.learning.tuning import after_largest_drop, flagged_share
@@ -111,17 +120,17 @@ def test_one_multiplier_is_shared_in_the_released_form_as_its_storage_is():
 
 
 def terms(form, margin=-2.0):
-    module = scone_module()
-    return {"paper": module.PaperTerms, "reference": module.ReferenceTerms}[form](margin).double()
+    made = PaperTerms(margin, start=0.974) if form == "paper" else ReferenceTerms(margin)
+    return made.double()
 
 
 def test_the_paper_s_terms_by_hand():
-    # w = softplus(0.5) = ln(1 + e^0.5) = 0.97408; E = -3, eta = -2
+    # w starts at 0.974 = softplus(u); E = -3, eta = -2
     t, e = terms("paper"), torch.tensor([-3.0]).double()
-    w = math.log1p(math.exp(0.5))
-    assert t.w.item() == pytest.approx(w)
-    assert t.taken_for_id(e).item() == pytest.approx(1 / (1 + math.exp(w * -3)))
-    assert t.taken_for_ood(e).item() == pytest.approx(1 / (1 + math.exp(-w * (-3 + 2))))
+    w = 0.974
+    assert t.w.item() == pytest.approx(w, rel=1e-6)
+    assert t.taken_for_id(e).item() == pytest.approx(1 / (1 + math.exp(w * -3)), rel=1e-5)
+    assert t.taken_for_ood(e).item() == pytest.approx(1 / (1 + math.exp(-w * (-3 + 2))), rel=1e-5)
 
 
 def test_the_released_terms_by_hand():
@@ -216,6 +225,122 @@ def test_the_energy_hinge_by_hand():
     # E_in = -L(2, 0) = -2.126928, 22.873072 above m_in -25; E_wild = -L(7, 0) = -7.000911, 2.000911 below m_out -5
     loss = outlier_loss("energy-oe", torch.tensor([[2.0, 0.0]]), torch.tensor([0]), torch.tensor([[7.0, 0.0]]))
     assert loss.item() == pytest.approx(0.126928 + 0.1 * (22.873072**2 + 2.000911**2), rel=1e-5)
+
+
+# --- where w starts, which images are checked, what the margin is a multiple of -------------------------------------
+
+
+def test_w_starts_where_the_constraint_on_alarms_is_just_met():
+    # Both images have E = -7: sigma(-7 w) = .05 at w = ln(19) / 7 = .42063.
+    assert least_start(torch.tensor([-7.0, -7.0]), 0.05) == pytest.approx(math.log(19) / 7, rel=1e-9)
+
+
+def test_of_several_starts_the_smallest_is_taken():
+    # One of 20 images has E = +1: the mean falls from a half through .06 to .05, which that image makes alone.
+    energies = torch.tensor([-5.0] * 19 + [1.0])
+    w = least_start(energies, 0.06)
+    mean = lambda w: torch.sigmoid(w * energies.double()).mean().item()  # noqa: E731
+    assert mean(w) == pytest.approx(0.06, abs=1e-9)
+    assert all(mean(w * share) > 0.06 for share in (0.2, 0.5, 0.9, 0.99))
+
+
+def test_without_such_a_w_it_starts_where_it_used_to_and_the_result_says_so(digits, erm_weights):
+    assert least_start(torch.tensor([-5.0, 1.0]), 0.05) is None  # half of the images stay above a half
+    data, loop = digits[1], Loop(digits[0].contents.recipes.finetune, 0, CPU)
+    flat = started(digits, erm_weights)
+    flat.head.bias.data -= 100.0  # every energy is positive
+    limits = Limits(method("scone")(), -10.0, flat, data, loop)
+    assert limits.terms.w.item() == pytest.approx(0.974, rel=1e-5)
+    assert loop.notes["start_rule"] == "no w > 0 takes a share of 0.05 of the labelled images for OOD"
+
+
+def test_the_start_is_told_and_can_be_given(digits, erm_weights):
+    _, loop = finetuned(digits, erm_weights, "woods", epochs=1)
+    checked = Checked.of(digits[1].labelled, "all", loop.seed)
+    energies, _ = checked.measure(started(digits, erm_weights))
+    assert loop.notes["start"] == pytest.approx(least_start(energies, 0.05), rel=1e-6)
+    _, loop = finetuned(digits, erm_weights, "woods", epochs=1, start=0.5)
+    assert loop.notes["start"] == 0.5
+
+
+def test_nine_tenths_of_a_median_energy_of_minus_seven_are_minus_six_point_three():
+    assert times_median("0.9x", torch.tensor([-9.0, -7.0, -1.0])) == pytest.approx(-6.3)
+    with pytest.raises(UserError, match="scone.margin=0.9x of a median energy of 2 is no margin"):
+        times_median("0.9x", torch.tensor([2.0]))
+
+
+def test_a_margin_in_medians_is_that_number(digits, erm_weights):
+    energies, _ = Checked.of(digits[1].labelled, "all", 0).measure(started(digits, erm_weights))
+    relative, loop = finetuned(digits, erm_weights, "scone", epochs=2, margin="0.9x")
+    margin = 0.9 * energies.double().median().item()
+    assert loop.log[-1]["margin"] == pytest.approx(margin)
+    assert loop.notes["out_share"][0]["margin"] == pytest.approx(margin)
+    absolute, _ = finetuned(digits, erm_weights, "scone", epochs=2, margin=margin)
+    assert all(
+        torch.equal(a, b) for a, b in zip(relative.state_dict().values(), absolute.state_dict().values(), strict=True)
+    )
+
+
+def test_checked_images_are_so_many_labelled_ones_and_the_same_for_a_seed(digits):
+    labelled = digits[1].labelled
+    first, again, other = (Checked.of(labelled, 50, seed).split for seed in (3, 3, 4))
+    assert len(first) == 50 and torch.equal(first.images, again.images) and not torch.equal(first.images, other.images)
+    pairs = {(image.numpy().tobytes(), int(y)) for image, y in zip(labelled.images, labelled.y, strict=True)}
+    assert all((image.numpy().tobytes(), int(y)) in pairs for image, y in zip(first.images, first.y, strict=True))
+    assert Checked.of(labelled, 10**6, 3).split is Checked.of(labelled, "all", 3).split is labelled
+
+
+def test_multipliers_move_every_so_many_steps_of_all_iterations(digits, erm_weights):
+    loaded, data, _ = digits
+    recipe = loaded.contents.recipes.finetune.changed(iterations=25)
+    model, loop = started(digits, erm_weights), Loop(recipe, derive(0, "train"), CPU)
+    method("scone")(every=10, checked=100).train(model, data, loop)
+    assert len(loop.log) == 3 and loop.step == 24 and loop.steps_in_all == 25
+
+
+def test_w_and_b_of_the_released_form_have_their_own_rate(digits, erm_weights):
+    _, loop = finetuned(digits, erm_weights, "scone", epochs=1, form="reference", head_lr=3e-5)
+    network, head = loop._optimizer.param_groups
+    share = network["lr"] / loop.recipe.lr  # where the schedule is
+    assert head["lr"] == pytest.approx(3e-5 * share) and len(head["params"]) == 2
+    _, loop = finetuned(digits, erm_weights, "scone", epochs=1)
+    assert loop._optimizer.param_groups[1]["lr"] == loop._optimizer.param_groups[0]["lr"]
+
+
+# --- whether it converged -------------------------------------------------------------------------------------------
+
+
+def records(wild, alarms=0.0, risk=0.0):
+    return [{"wild_term": value, "alarms_constraint": alarms, "risk_constraint": risk} for value in wild]
+
+
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        (records([0.9, 0.5, 0.2, 0.2]), None),
+        (records([0.9, 0.5, 0.2, 0.2], alarms=0.004), None),  # a tenth of .05 is .005
+        (
+            records([0.9, 0.5, 0.2, 0.2], alarms=0.03),
+            "the alarms constraint is violated, 0.08 where 0.05 is allowed",
+        ),
+        (records([0.9, 0.5, 0.2, 0.2], risk=0.1), "the risk constraint is violated, 0.3 where 0.2 is allowed"),
+        (records([0.9, 0.8, 0.7, 0.6]), "the wild term still falls, by 0.1 in the last quarter"),
+        (records([0.9, 0.9, 0.9, 0.897]), None),  # noise
+        (records([0.9]), None),  # one epoch tells nothing
+    ],
+)
+def test_a_run_that_did_not_converge_says_why(digits, erm_weights, log, message):
+    loop = Loop(digits[0].contents.recipes.finetune, 0, CPU)
+    limits = Limits(method("woods")(), 0.0, started(digits, erm_weights), digits[1], loop)
+    limits.tau = 0.2
+    assert limits.unfinished(log) == message
+
+
+def test_the_note_is_with_the_result(digits, erm_weights):
+    _, loop = finetuned(digits, erm_weights, "woods", epochs=3, start=0.974, alarms=0.3)
+    assert loop.notes.get("not_converged") == Limits.unfinished(
+        Limits(method("woods")(alarms=0.3), 0.0, started(digits, erm_weights), digits[1], loop), loop.log
+    )
 
 
 # --- the proposition of section 3.3 ---------------------------------------------------------------------------------
@@ -543,13 +668,22 @@ def test_the_penalty_is_one_while_warming_up_and_the_optimiser_restarts_once(ste
     assert penalty_weight(step, 20, 500, 7.0) == expected  # half of a short training
 
 
-@pytest.mark.parametrize(("name", "penalty", "share"), [("irm", 50.0, 1 / 50), ("irm", 0.5, 1.0), ("vrex", 50.0, 1.0)])
-def test_a_large_penalty_of_irm_shrinks_the_weight_decay_as_it_shrinks_the_risk(
-    name, penalty, share, digits, erm_weights
+@pytest.mark.parametrize(
+    ("name", "optimizer", "penalty", "share"),
+    [("irm", "adam", 50.0, 1 / 50), ("irm", "adam", 0.5, 1.0), ("irm", "sgd", 50.0, 1.0), ("vrex", "adam", 50.0, 1.0)],
+)
+def test_irm_divides_by_a_large_penalty_only_where_steps_do_not_change_by_it(
+    name, optimizer, penalty, share, digits, erm_weights
 ):
-    _, loop = finetuned(digits, erm_weights, name, epochs=2, penalty=penalty, warmup=1)
+    loaded, data, _ = digits
+    recipe = loaded.contents.recipes.finetune.changed(epochs=2, optimizer=optimizer, lr=1e-4)
+    model, loop = started(digits, erm_weights), Loop(recipe, derive(0, "train"), CPU)
+    method(name)(penalty=penalty, warmup=1).train(model, data, loop)
     decay = loop._optimizer.param_groups[0]["weight_decay"]
     assert decay == pytest.approx(share * loop.recipe.weight_decay) and decay > 0
+    if name == "irm":  # the loss that is logged is divided as the decay is
+        record = loop.log[-1]
+        assert record["loss"] == pytest.approx(share * (record["risk"] + penalty * record["penalty"]), rel=1e-3)
 
 
 # --- wrong values ---------------------------------------------------------------------------------------------------
@@ -561,6 +695,16 @@ def test_a_large_penalty_of_irm_shrinks_the_weight_decay_as_it_shrinks_the_risk(
         ("scone", {"margin": 1.0}, "scone.margin=1 is positive; the margin is 0 or negative, for example -10"),
         ("scone", {"threshold": "test"}, "serves only scone.margin=auto"),
         ("scone", {"alarms": 0.0}, "alarms must lie in"),
+        (
+            "scone",
+            {"margin": "much"},
+            "scone.margin=much is no margin; give a number like -10, a multiple like 0.9x, or",
+        ),
+        ("scone", {"every": 0}, "scone.every=0 is none; choose 1 or more"),
+        ("woods", {"checked": 0}, "woods.checked=0 is none; choose 1 or more"),
+        ("woods", {"start": 0.0}, "woods.start=0: it is above 0 and serves only form=paper; change it or leave it out"),
+        ("scone", {"start": 0.5, "form": "reference"}, "scone.start=0.5: it is above 0 and serves only form=paper"),
+        ("scone", {"head_lr": 0.01}, "scone.head_lr=0.01: it is above 0 and serves only form=reference"),
         ("oe", {"weight": -1.0}, "choose 0 or more"),
         ("energy-oe", {"form": "logistic", "m_in": -20.0}, "has no m_in and m_out"),
         ("mixup", {"alpha": 0.0}, "choose more than 0"),
@@ -574,8 +718,8 @@ def test_values_that_make_no_sense_are_refused_in_one_line(name, values, message
 @pytest.mark.slow
 def test_a_penalty_weight_without_its_bound_diverges_and_with_it_does_not(digits, erm_weights):
     with pytest.raises(Failed, match="the loss became (nan|inf) at step"):
-        finetuned(digits, erm_weights, "scone", epochs=60, margin=-50.0, bound=1e12)
-    _, loop = finetuned(digits, erm_weights, "scone", epochs=60, margin=-50.0)
+        finetuned(digits, erm_weights, "scone", epochs=60, margin=-50.0, start=0.974, bound=1e12)
+    _, loop = finetuned(digits, erm_weights, "scone", epochs=60, margin=-50.0, start=0.974)
     assert all(math.isfinite(value) for record in loop.log for value in record.values())
 
 

@@ -159,6 +159,20 @@ def test_a_metric_that_a_result_lacks_is_named():
     assert notes(text)[0] == "- (a) AUROC (full) not recorded (seed 1)"
 
 
+def test_calibration_is_shown_beside_a_dash_for_results_without_confidences():
+    shown = ("covariate_flagged", "accepted_acc", "id_ece", "covariate_ece")
+    known = result("knn", covariate_flagged=0.125, accepted_acc=0.75, id_ece=0.03, covariate_ece=0.25)
+    text = markdown([known, result("msp", covariate_flagged=0.5, accepted_acc=0.5)], shown)
+    for title in ("Cov. flagged ↓", "Acc. accepted ↑", "ID ECE ↓", "Cov. ECE ↓"):
+        assert f"**{title}**" in text
+    assert cells(text, "KNN") == ["**12.50**", "**75.00**", "3.00", "25.00"]
+    assert cells(text, "MSP") == ["50.00", "50.00", "– (a)", "– (b)"]
+    assert notes(text) == ["- (a) ID ECE not recorded (seed 0)", "- (b) Cov. ECE not recorded (seed 0)"]
+    for form, name in (("latex", "ID ECE"), ("csv", "id_ece"), ("json", "id_ece")):
+        assert name in render(build([known], shown), form)
+    assert "ID ECE" in build([known], shown)[0]._repr_html_()
+
+
 def test_unequal_numbers_of_seeds_are_told():
     results = [result(m, seed) for m in ("msp", "odin") for seed in range(3)] + [result("knn", s) for s in range(2)]
     assert "Mean ± standard error over 3 seeds; KNN: 2." in markdown(results)

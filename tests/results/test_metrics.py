@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, det_curve, roc_auc_score, roc_curve
 
 from oodbench.results import metrics
-from oodbench.results.metrics import METRICS, Scored, accuracy, curve, detection, evaluate
+from oodbench.results.metrics import METRICS, Scored, accuracy, calibration_error, curve, detection, evaluate
 
 RNG = np.random.default_rng(0)
 NORMAL = RNG.normal(0, 1, 997), RNG.normal(1.5, 1, 1003)
@@ -46,6 +46,19 @@ def released_fpr95(id_scores, ood_scores, infinite_threshold=True):
     return 1.0 if fpr[nearest] > 0.10 else fnr[nearest]
 
 
+def scikit_learn_threshold(id_scores, ood_scores):
+    """Where the released code reads its figure.
+
+    `det_curve` leaves out thresholds below the one that misses no OOD, where 5 % of ID may lie: `roc_curve` has them.
+    """
+    fpr, _, thresholds = roc_curve(*joined(id_scores, ood_scores), drop_intermediate=False)
+    of_all = thresholds[::-1][np.argmin(np.abs(fpr[::-1] - 0.05))]
+    fpr, fnr, thresholds = det_curve(*joined(id_scores, ood_scores))
+    nearest = np.argmin(np.abs(fpr - 0.05))
+    assert of_all == thresholds[nearest] or fnr[nearest] == 0 or fpr[nearest] > 0.10
+    return of_all
+
+
 def openood_fpr95(id_scores, ood_scores):
     # OpenOOD lets roc_curve drop collinear points, which under ties can skip the first threshold that serves.
     fpr, tpr, _ = roc_curve(*joined(id_scores, ood_scores), drop_intermediate=False)
@@ -57,6 +70,7 @@ def check_against_scikit_learn(id_scores, ood_scores):
     got = detection(id_scores, ood_scores)
     assert got["fpr95"] == released_fpr95(id_scores, ood_scores)
     assert got["fpr95"] == released_fpr95(id_scores, ood_scores, infinite_threshold=False)
+    assert curve(id_scores, ood_scores).fpr95_threshold() == scikit_learn_threshold(id_scores, ood_scores)
     assert got["fpr95_ood_positive"] == openood_fpr95(id_scores, ood_scores)
     assert got["auroc"] == pytest.approx(roc_auc_score(y, s), abs=1e-12)
     assert got["aupr_out"] == pytest.approx(average_precision_score(y, s), abs=1e-12)
@@ -107,6 +121,7 @@ def test_the_curve_counts_each_distinct_threshold_once():
     c = curve([1, 3, 3], [3, 5])
     assert c.fps.tolist() == [0, 0, 2, 3]
     assert c.tps.tolist() == [0, 1, 2, 2]
+    assert c.thresholds.tolist() == [np.inf, 5, 3, 1]
 
 
 def test_fpr95_of_ten_thousand_distinct_id_scores_is_the_share_of_ood_up_to_the_501st_largest():
@@ -160,19 +175,89 @@ def test_fpr95_bounds_auroc_from_both_sides_when_id_scores_are_distinct(id_score
     assert (1 - 0.05 - slack) * (1 - missed) - 1e-12 <= auroc <= 1 - (0.05 - slack) * missed + 1e-12
 
 
+# Confidence 0.2 is the upper edge of the third bin, (2/15, 3/15], and 1 that of the last.
+CONFIDENCE, CORRECT = [0.15, 0.2, 0.9, 1.0, 1.0], [1, 0, 1, 1, 0]
+
+
+def calibration_error_bin_by_bin(confidence, predictions, labels, bins=15):
+    """As Guo et al. write it, one row and one bin at a time."""
+    total = 0.0
+    for b in range(1, bins + 1):
+        rows = [i for i, c in enumerate(confidence) if (b - 1) / bins < c <= b / bins]
+        if rows:
+            share_correct = sum(predictions[i] == labels[i] for i in rows) / len(rows)
+            mean_confidence = sum(float(confidence[i]) for i in rows) / len(rows)
+            total += len(rows) / len(confidence) * abs(share_correct - mean_confidence)
+    return total
+
+
+def test_calibration_error_gives_the_hand_worked_value():
+    # The third bin: 2 of 5 rows, half of them right, mean confidence .175. (13/15, 14/15]: one row, right, at .9. The
+    # last: 2 rows, half of them right, at 1.
+    expected = 2 / 5 * (0.5 - 0.175) + 1 / 5 * (1 - 0.9) + 2 / 5 * (1 - 0.5)
+    assert calibration_error(CONFIDENCE, CORRECT, np.ones(5)) == pytest.approx(expected, abs=1e-15)
+
+
+def test_calibration_error_equals_a_loop_over_rows_and_bins():
+    for confidence in (RNG.uniform(0.1, 1, 500), RNG.beta(9, 1, 500).astype(np.float32), np.arange(1, 16) / 15):
+        predictions, labels = RNG.integers(0, 3, len(confidence)), RNG.integers(0, 3, len(confidence))
+        expected = calibration_error_bin_by_bin(confidence, predictions, labels)
+        assert calibration_error(confidence, predictions, labels) == pytest.approx(expected, abs=1e-14)
+
+
+def test_calibration_error_is_0_where_confidence_is_the_share_of_correct_rows_and_1_where_it_is_certain_and_wrong():
+    assert calibration_error([0.75] * 4, [1, 1, 1, 0], [1, 1, 1, 1]) == 0
+    assert calibration_error([1, 1], [0, 0], [1, 1]) == 1
+
+
 def scored(scores, labels=None):
     return Scored(np.asarray(scores), np.zeros(len(scores), int), labels)
 
 
 def test_evaluate_gives_the_hand_worked_values_in_table_order():
-    id_rows = Scored(np.array([1, 2]), np.array([0, 1]), np.array([0, 1]))
-    covariate = Scored(np.array([3, 5]), np.array([0, 1]), np.array([0, 0]))
+    id_rows = Scored(np.array([1, 2]), np.array([0, 1]), np.array([0, 1]), np.array([1, 0.5]))
+    covariate = Scored(np.array([3, 5]), np.array([0, 1]), np.array([0, 0]), np.array([0.5, 1]))
     got = evaluate(id_rows, covariate, scored([4, 6]))
     assert list(got) == list(METRICS)
+    # The lowest threshold that flags no ID row is 4: of the covariate rows it flags the 5 and accepts the 3.
+    assert (got["covariate_flagged"], got["accepted_acc"]) == (1 / 2, 1)
+    assert (got["id_ece"], got["covariate_ece"]) == ((0 + 0.5) / 2, (0.5 + 1) / 2)
     assert (got["id_acc"], got["covariate_acc"]) == (2 / 2, 1 / 2)
     assert (got["auroc"], got["fpr95"]) == (1, 0)  # 4 and 6 are above both ID rows
     # Against 1, 2, 3, 5 the 4 beats three and the 6 four: 7 of 8; with no ID row flagged the 4 is missed.
     assert (got["auroc_full"], got["fpr95_full"]) == (7 / 8, 1 / 2)
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+def test_covariate_rows_are_flagged_at_or_above_the_threshold_that_scikit_learn_gives_for_fpr95(pair):
+    id_scores, ood_scores = map(np.asarray, pair)
+    covariate = np.concatenate([id_scores, ood_scores])  # many of them on the threshold itself
+    labels = RNG.integers(0, 2, len(covariate))
+    got = evaluate(scored(id_scores, np.zeros(len(id_scores))), scored(covariate, labels), scored(ood_scores))
+    accepted = covariate < scikit_learn_threshold(id_scores, ood_scores)
+    assert got["covariate_flagged"] == np.mean(~accepted)
+    assert got.get("accepted_acc") == (np.mean(labels[accepted] == 0) if accepted.any() else None)
+
+
+def test_where_every_covariate_row_is_flagged_there_is_no_accuracy_of_the_accepted():
+    got = evaluate(scored([1, 2], [0, 0]), scored([3, 3], [0, 0]), scored([3]))
+    assert got["covariate_flagged"] == 1 and "accepted_acc" not in got
+
+
+def test_the_ties_of_covariate_rows_with_the_threshold_are_flagged():
+    # Of 20 ID rows exactly one is flagged at 19, and at no semantic score below.
+    got = evaluate(scored(range(20), [0] * 20), scored([18, 18.5, 19, 20], [0] * 4), scored([30, 1]))
+    assert got["covariate_flagged"] == 2 / 4
+
+
+def test_without_semantic_rows_accuracies_and_calibration_remain_and_without_confidences_no_calibration():
+    with_confidence = Scored(np.arange(5), np.array(CORRECT), np.ones(5), np.float32(CONFIDENCE))
+    without, odd = scored([1, 2], [0, 1]), Scored(np.arange(2), np.zeros(2), np.zeros(2), np.array([0.5, np.nan]))
+    assert list(evaluate(with_confidence, with_confidence)) == ["covariate_acc", "id_acc", "id_ece", "covariate_ece"]
+    assert list(evaluate(without, with_confidence)) == ["covariate_acc", "id_acc", "covariate_ece"]
+    assert list(evaluate(with_confidence, odd)) == ["covariate_acc", "id_acc", "id_ece"]
+    known = evaluate(without, without, scored([3]))
+    assert set(METRICS) - set(known) == {"id_ece", "covariate_ece"}
 
 
 @PROPERTY
@@ -186,7 +271,8 @@ def test_covariate_rows_scored_like_id_leave_the_full_spectrum_metrics_unchanged
 def test_metrics_are_listed_under_their_own_names_with_titles_and_direction():
     assert all(name == metric.name and metric.summary for name, metric in METRICS.items())
     assert [metric.title for metric in METRICS.values()][:4] == ["OOD Acc.", "ID Acc.", "FPR", "AUROC"]
-    assert all(metric.higher_is_better != name.startswith("fpr95") for name, metric in METRICS.items())
+    lower = {name for name, metric in METRICS.items() if not metric.higher_is_better}
+    assert lower == {"fpr95", "fpr95_ood_positive", "fpr95_full", "covariate_flagged", "id_ece", "covariate_ece"}
 
 
 @pytest.mark.parametrize(("call", "message"), [
@@ -197,6 +283,7 @@ def test_metrics_are_listed_under_their_own_names_with_titles_and_direction():
     (lambda: detection([[1], [2]], [2]), "ID scores have shape (2, 1); give one number per row"),
     (lambda: accuracy([], []), "predictions are empty; accuracy needs at least one row"),
     (lambda: accuracy([1, 2], [1]), "predictions have shape (2,), labels (1,); they must match"),
+    (lambda: calibration_error([0.5], [1, 2], [1, 2]), "confidences have shape (1,); give one for each of 2 rows"),
     (lambda: evaluate(scored([1]), scored([1], [0]), scored([1])),
      "ID and covariate rows need labels; only semantic rows may go without"),
     (lambda: evaluate(scored([1], [0]), scored([], []), scored([1])),

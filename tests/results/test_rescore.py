@@ -12,9 +12,12 @@ from made_results import a_result
 from oodbench.config import identity
 from oodbench.results import rescore as rescoring
 from oodbench.results.folder import read_folder
+from oodbench.results.metrics import METRICS
 from oodbench.results.rescore import NotRescored, is_current, rescore
 from oodbench.results.result import read, write
 
+PARTS = ("id", "covariate", "semantic")
+VERSION = identity.version_of("metrics")
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 
 
@@ -51,13 +54,13 @@ def test_an_older_result_gets_the_metrics_of_today_and_nothing_else_changes(fold
     before = read(old)
     others = {path: content for path, content in files(folder).items() if path != old}
     assert not is_current(before)
-    assert assert_done(oodbench("rescore", folder)) == "metrics version 1: 1 rescored, 5 as before\n"
+    assert assert_done(oodbench("rescore", folder)) == f"metrics version {VERSION}: 1 rescored, 5 as before\n"
     after = read(old)
-    assert after.metrics_version == identity.version_of("metrics") and "aupr_in" in after.metrics
+    assert after.metrics_version == VERSION and "aupr_in" in after.metrics
     assert {path: content for path, content in files(folder).items() if path != old} == others
     unchanged = {name: getattr(before, name) for name in vars(before) if name not in ("metrics", "metrics_version")}
     assert unchanged == {name: getattr(after, name) for name in unchanged}
-    assert assert_done(oodbench("rescore", folder)) == "metrics version 1: 0 rescored, 6 as before\n"
+    assert assert_done(oodbench("rescore", folder)) == f"metrics version {VERSION}: 0 rescored, 6 as before\n"
 
 
 def test_a_new_metric_reaches_old_results(folder, monkeypatch):
@@ -65,8 +68,21 @@ def test_a_new_metric_reaches_old_results(folder, monkeypatch):
         return {"id_rows": float(len(scores["id"].scores))}
 
     monkeypatch.setattr(rescoring, "evaluate", evaluate)
-    assert assert_done(oodbench("rescore", folder)) == "metrics version 1: 6 rescored, 0 as before\n"
+    assert assert_done(oodbench("rescore", folder)) == f"metrics version {VERSION}: 6 rescored, 0 as before\n"
     assert {r.metrics["id_rows"] for r in read_folder(folder)[0]} == {433.0}
+
+
+def test_a_result_without_confidences_gets_what_its_scores_allow_and_one_with_them_its_calibration(old):
+    path = old.with_suffix(".npz")
+    with np.load(path) as stored:
+        arrays = {name: array for name, array in stored.items() if not name.endswith("_confidence")}
+    np.savez(path, **arrays)
+    assert rescore(old) and METRICS.keys() - read(old).metrics.keys() == {"id_ece", "covariate_ece"}
+    certain = {f"{split}_confidence": np.ones(len(arrays[f"{split}_scores"]), np.float32) for split in PARTS}
+    np.savez(path, **arrays, **certain)
+    assert rescore(old) and read(old).metrics.keys() == METRICS.keys()
+    for split in ("id", "covariate"):  # whoever is always certain is wrong by the share of errors
+        assert read(old).metrics[f"{split}_ece"] == pytest.approx(1 - read(old).metrics[f"{split}_acc"], abs=1e-12)
 
 
 def test_one_file_says_whether_it_changed(old):
@@ -76,7 +92,8 @@ def test_one_file_says_whether_it_changed(old):
 def test_a_dry_run_writes_nothing(folder, old):
     before = files(folder)
     assert (
-        assert_done(oodbench("rescore", folder, "--dry-run")) == "metrics version 1: 1 would be rescored, 5 as before\n"
+        assert_done(oodbench("rescore", folder, "--dry-run"))
+        == f"metrics version {VERSION}: 1 would be rescored, 5 as before\n"
     )
     assert files(folder) == before
 
@@ -123,7 +140,7 @@ def test_what_has_no_scores_or_damaged_ones_is_named_and_left_alone(folder, old,
     before = files(folder)
     outcome = oodbench("rescore", folder)
     assert outcome.status == 1 and outcome.err == f"oodbench: not rescored '{old}': {reason}\n"
-    assert outcome.out == "metrics version 1: 0 rescored, 5 as before, 1 skipped\n"
+    assert outcome.out == f"metrics version {VERSION}: 0 rescored, 5 as before, 1 skipped\n"
     assert files(folder) == before
     with pytest.raises(NotRescored, match=reason):
         rescore(old)
@@ -134,7 +151,7 @@ def test_failed_cells_and_collections_are_left_alone(folder):
     shutil.copytree(folder / "digits-c", folder / "reference" / "digits-c")
     (folder / "reference" / "COLLECTION").write_text("reference")
     before = files(folder)
-    expected = "metrics version 1: 0 rescored, 6 as before, 1 failed, left alone\n"
+    expected = f"metrics version {VERSION}: 0 rescored, 6 as before, 1 failed, left alone\n"
     assert assert_done(oodbench("rescore", folder)) == expected and files(folder) == before
 
 

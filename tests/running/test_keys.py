@@ -20,7 +20,7 @@ from oodbench.data.sets.cifar import CIFAR10
 from oodbench.data.sets.idx import MNIST, FashionMNIST
 from oodbench.data.sets.svhn import SVHN
 from oodbench.running import keys as key_parts
-from oodbench.running import plan
+from oodbench.running.choice import _choices
 
 REGISTRY = Registry()
 
@@ -341,5 +341,5 @@ def test_every_sweep_of_ours_plans_the_values_of_its_table():
             assert sweep.set or sweep.setting
             for method in sweep.methods.split(","):
                 REGISTRY.method(method)
-            for choice in plan._choices(sweep.setting) if sweep.setting else ():
+            for choice in _choices(sweep.setting) if sweep.setting else ():
                 suites.load(name).setting(",".join(choice))

@@ -1,0 +1,156 @@
+"""What a request chooses of a suite and the registry: methods with their values, settings, and what a search draws."""
+
+import itertools
+from collections.abc import Container, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from oodbench.config.cards import NEEDS, NOT_YET, catalogue
+from oodbench.config.registry import DEFAULT_TRAINER, MethodSpec, Registry, distributions
+from oodbench.config.search import Distribution
+from oodbench.config.stated import Stated
+from oodbench.config.suite import NONE, SECTIONS, Setting, Suite, Sweep
+from oodbench.data import lookup
+from oodbench.errors import UserError
+from oodbench.results.selection import LEAVE_ONE_OUT, ORACLE, TRAINING_DOMAIN
+from oodbench.running.request import Request, alternatives
+
+ALL = "all"
+
+
+def choose_methods(
+    asked: Request, suite: Suite, registry: Registry, swept: Sweep | None
+) -> tuple[Suite, list[MethodSpec], set[str], dict[str, str]]:
+    """The suite and the methods with all values set; the names that the user wrote; what cannot be used and why."""
+    words = asked.methods or (tuple(swept.methods.split(",")) if swept else (*suite.contents.methods,) or (ALL,))
+    names = [word.strip() for word in words if word.strip()]
+    if not names:
+        raise UserError("no method given; name at least one, for example --methods msp,knn")
+    stated = Stated.of(suite, registry)
+    listed = [stated.method(name) for name in names if name != ALL]
+    specs = list({spec.name: spec for spec in [*(stated.all() if ALL in names else ()), *listed]}.values())
+    named = {spec.name for spec in listed} if asked.methods or swept else set()
+    grids = [alternatives(assignment) for assignment in asked.set]
+    suite, specs = assign(suite, specs, [grid[0] for grid in grids if len(grid) == 1])
+    choices = [grid for grid in grids if len(grid) > 1]
+    for grid in choices:
+        if target_of(grid[0]).partition(".")[0] in SECTIONS:
+            raise UserError(f"'{grid[0]}' and others: a grid is of hyperparameters of methods; set one value here")
+    if swept is not None:
+        choices += [[f"{name}={value}" for value in values] for name, values in swept.set.items()]
+    variants = [assign(suite, specs, choice)[1] for choice in itertools.product(*choices)]
+    unique = {spec.label: spec for variant in variants for spec in variant}
+    rank = {spec.name: i for i, spec in enumerate(specs)}
+    specs = sorted(unique.values(), key=lambda spec: rank[spec.name])
+    left_out = {name: f"cannot be used: {why}" for name, why in registry.broken.items() if ALL in names}
+    return suite, specs, named, left_out
+
+
+def choose_settings(asked: Request, suite: Suite, swept: Sweep | None) -> list[Setting]:
+    """Those that the user names, or the suite's; a sweep goes over the named ones, or else over the first."""
+    chosen = [suite.setting(text) for text in asked.settings] or suite.settings
+    if swept is not None:
+        chosen = [
+            suite.setting(",".join([suite.setting_name(setting), *choice]))
+            for setting in (chosen if asked.names_settings else chosen[:1])
+            for choice in _choices(swept.setting)
+        ]
+    return list(dict.fromkeys(chosen))
+
+
+def searches(
+    asked: Request, suite: Suite, specs: Sequence[MethodSpec], named: Container[str], fixed: Container[str],
+    init: Path | None,
+) -> dict[str, dict[str, Distribution]]:  # fmt: skip
+    """What a random search draws for each method, by label."""
+    searched = {spec.label: _searched(suite, spec, fixed, init) for spec in specs}
+    for spec in specs:
+        if asked.draws > 1 and not searched[spec.label] and (spec.name in named or not any(searched.values())):
+            raise UserError(
+                f"the method '{spec.name}' has nothing to draw on '{suite.name}': neither states a distribution of "
+                "what --set leaves open; leave out --draws"
+            )
+    return searched
+
+
+def pairs_of(suite: Suite, settings: Sequence[Setting]) -> tuple[Suite, list[Setting]]:
+    """The settings that hold out another domain with the one of each setting, and the suite that knows them."""
+    pairs = list(dict.fromkeys(pair for setting in settings for pair in suite.pairs_with(setting)))
+    suite = suite.with_pairs()
+    if not pairs or not all(_training_domains(suite, pair) for pair in pairs):
+        raise UserError(
+            f"{LEAVE_ONE_OUT} trains without two domains and needs three or more, held out one by one, which "
+            f"'{suite.name}' does not have; choose --selection {TRAINING_DOMAIN} or {ORACLE}"
+        )
+    return suite, pairs
+
+
+def misfit(suite: Suite, spec: MethodSpec, settings: Sequence[Setting]) -> str | None:
+    """Why a method cannot be used, if so: it needs what the suite lacks, or more domains than a setting leaves."""
+    if spec.needs & NOT_YET:
+        return f"needs {' and '.join(sorted(spec.needs & NOT_YET))}, which this version of oodbench does not provide"
+    missing = (spec.needs & {*NEEDS["Trainer"]}) - suite.provides
+    if missing:
+        return f"needs {' and '.join(sorted(missing))} data, which the suite '{suite.name}' does not have"
+    if "validation" in spec.needs:
+        for setting in settings:
+            if setting.semantic == NONE:
+                return f"needs validation images, which '{suite.setting_name(setting)}' does not have"
+    network = suite.contents.network.name
+    if "nonnegative-features" in spec.needs and catalogue("networks")[network].nonnegative_features is False:
+        return f"needs nonnegative-features, which the network '{network}' does not give"
+    if spec.trainer.values.get("environments") in ("native", "auto") or "environments" in spec.needs:
+        for setting in settings:
+            left = _training_domains(suite, setting)
+            if suite.held_out(setting) and len(left) < 2:
+                return f"compares domains, two or more, and '{suite.setting_name(setting)}' leaves {len(left)}"
+    return None
+
+
+def target_of(assignment: str) -> str:
+    """What an assignment sets: i-mixup.alpha of i_mixup.alpha=1."""
+    part, dot, key = assignment.partition("=")[0].strip().partition(".")
+    return part.replace("_", "-") + dot + key
+
+
+def assign(suite: Suite, specs: list[MethodSpec], assignments: Iterable[str]) -> tuple[Suite, list[MethodSpec]]:
+    """`--set scone.margin=-5` for a trainer or scorer among the chosen, `--set recipe.epochs=3` for the training."""
+    for assignment in assignments:
+        target, equals, text = assignment.partition("=")
+        part, dot, key = target_of(target).partition(".")
+        if not equals or not dot:
+            raise UserError(f"'{assignment}' is not an assignment; write --set method.hyperparameter=value")
+        text = text.strip()
+        if part in SECTIONS:
+            suite = suite.with_value(part, key, text)
+            continue
+        present = {each.card.name for spec in specs for each in (spec.trainer, spec.scorer)}
+        if part not in present:
+            raise UserError(
+                f"'{assignment}' sets nothing: no chosen method uses '{part}'; used are {', '.join(sorted(present))}"
+            )
+        specs = [spec.with_value(part, key, text) for spec in specs]
+    return suite, specs
+
+
+def _searched(suite: Suite, spec: MethodSpec, fixed: Container[str], init: Path | None) -> dict[str, Distribution]:
+    """What a search draws for a method: all that has a distribution and is not fixed by the user."""
+    trainer = spec.trainer.card
+    if init is not None and trainer.name == DEFAULT_TRAINER:  # which is not trained then
+        return {}
+    found = {**suite.distributions, **distributions(trainer)}
+    return {name: each for name, each in found.items() if name not in fixed}
+
+
+def _training_domains(suite: Suite, setting: Setting) -> list[str]:
+    """The domains of the ID data that a setting leaves."""
+    id, held_out = suite.contents.id, suite.held_out(setting)
+    return [name for name in id.domains or lookup.dataset(id.dataset).domains if name not in held_out]
+
+
+def _choices(values: Mapping[str, Sequence[Any]]) -> list[list[str]]:
+    """Every combination, each as assignments key=value; of nothing, the one that changes nothing."""
+    return [
+        [f"{key}={value}" for key, value in zip(values, choice, strict=True)]
+        for choice in itertools.product(*values.values())
+    ]
