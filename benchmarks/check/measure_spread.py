@@ -12,13 +12,15 @@ which changes the last bits of a sum, and so the bits of a training. A method ne
 """
 
 import argparse
+import itertools
+import random
 import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from oodbench.report import spread
-from oodbench.report.comparison import bands, by_seed, shown_runs
+from oodbench.report.comparison import bands, by_seed, shown_runs, with_results
 from oodbench.report.numbers import SHOWN
 from oodbench.report.spread import MethodSpread, Spread, SuiteSpread, Where
 from oodbench.results.folder import read_folder
@@ -125,14 +127,37 @@ def sentence(measured: Spread, label: str) -> str:
     return f"{label}: a run under the same seed on another machine varies in {', '.join(shown)}; standard deviations."
 
 
+def trials(machines: Sequence[Ledger], most: int = 20) -> tuple[int, int]:
+    """Whole checks of one machine against another by the spread of all but the first: how many, and how many differ.
+
+    Each is of three seeds, as `make demo` has, drawn by lot.
+    """
+    generator, done, differing = random.Random(0), 0, 0
+    for ours, theirs in itertools.permutations(machines, 2):
+        measured = measure([each for each in machines if each is not ours])
+        triples = list(itertools.combinations(sorted({each.seed for each in ours.results}), 3))
+        for seeds in generator.sample(triples, min(most, len(triples))):
+            verdicts = with_results(ours.filtered(lambda each, s=seeds: each.seed in s), theirs, measured=measured)
+            done, differing = done + 1, differing + any(each.status == "differs" for each in verdicts)
+    return done, differing
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
     parser.add_argument("--output", type=Path, default=spread.path())
     given = parser.parse_args()
-    measured = measure([Ledger(read_folder(folder)[0]) for folder in given.folders])
+    machines = [Ledger(read_folder(folder)[0]) for folder in given.folders]
+    measured = measure(machines)
     given.output.write_text(as_yaml(measured), encoding="utf-8")
     print("\n".join(summary(measured)))
+    for label in measured.suites:
+        having = [machine.suites[label] for machine in machines if label in machine.suites]
+        if len(having) > 2:
+            done, differing = trials(having)
+            print(
+                f"{label}: {differing} of {done} whole checks of a machine that the spread was measured without differ"
+            )
     return 0
 
 

@@ -44,12 +44,14 @@ def test_a_method_of_many_runs_has_its_own_spread():
     assert measured.of(HERE, "auroc", "machines").freedom == 20_002  # two for each seed
 
 
-def test_the_group_raises_what_few_runs_say_and_never_lowers_it():
-    measured = spread_of(scone=method(1.0, seeds=4), woods=method(3.0, seeds=4), oe=method(3.0, seeds=4))
-    # Three degrees of freedom of its own and three of the group's median: (3 * 1 + 3 * 9) / 6.
-    assert measured.of(HERE, "auroc", "seeds").value * 1e4 == pytest.approx(5.0) and FROM_GROUP == 3
-    calm = spread_of(scone=method(5.0, seeds=4), woods=method(1.0, seeds=4), oe=method(1.0, seeds=4))
-    assert points(calm.of(HERE, "auroc", "seeds")) == pytest.approx(5.0)
+def test_between_machines_a_method_varies_by_the_share_usual_in_its_group_or_more():
+    measured = spread_of(scone=method(4.0, 0.1), woods=method(4.0, 3.0), oe=method(1.0, 0.0))
+    # The variances are 0.01, 9 and 0 of 16, 16 and 1: a share of 9.01 / 33, which of 16 is 4.37 and of 1 is 0.27.
+    expected = {"scone": 16 * 9.01 / 33, "woods": 9.0, "oe": 9.01 / 33}
+    for name, value in expected.items():
+        found = measured.of(replace(HERE, method=name), "auroc", "machines")
+        assert (found.value * 1e4, found.freedom) == (pytest.approx(value), 22)
+    assert points(measured.of(HERE, "auroc", "seeds")) == pytest.approx(4.0)
 
 
 def test_a_method_that_was_not_measured_varies_as_its_group_does():
@@ -123,7 +125,15 @@ def test_what_the_script_writes_is_what_the_check_reads(script, tmp_path, monkey
     assert found.points["covariate_acc"] == [1.414, 0.707]
     shown = capsys.readouterr().out
     assert "digits-c, Learning with wild data: OOD Acc. 1.41 / 0.71, ID Acc. 0.00 / 0.00" in shown
+    assert "whole checks" not in shown
     assert "digits-c: a run under the same seed on another machine varies in OOD Acc. by 0.71 points" in shown
+
+
+def test_the_script_tries_the_check_on_machines_that_the_spread_was_measured_without(script):
+    alike = [ledger({0: 50 + i, 1: 60 - i, 2: 70 + i}) for i in (0, 1, 2)]
+    assert script.trials(alike) == (6, 0)
+    other = ledger({0: 10, 1: 20, 2: 30})
+    assert script.trials([*alike[:2], other]) == (6, 2)  # tried by the spread of the two that are alike
 
 
 def test_the_file_has_every_metric_that_digits_c_is_compared_by():
