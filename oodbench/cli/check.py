@@ -12,9 +12,10 @@ from oodbench.errors import UserError, unknown
 from oodbench.report import comparison
 from oodbench.report.numbers import SHOWN
 from oodbench.report.reported import layout, source_names
-from oodbench.report.verdicts import LEVEL, STATUSES, Verdict, cells_judged, judged
+from oodbench.report.verdicts import STATUSES, Verdict, cells_judged, judged
 from oodbench.results.ledger import Ledger
 from oodbench.results.result import Result
+from oodbench.results.significance import LEVEL
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,16 +6,16 @@ differs by chance at 5 %. All others cannot tell. A difference that is beyond ch
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from scipy.special import ndtri, stdtr, stdtrit
+from scipy.special import ndtri, stdtrit
 
 from oodbench.report.numbers import SHOWN
 from oodbench.report.spread import Variance
+from oodbench.results.significance import LEVEL, holm, t_test
 
-LEVEL = 0.05  # of every test
 Status = Literal["agrees", "differs", "cannot tell", "suspect", "missing"]
 STATUSES: tuple[Status, ...] = ("agrees", "differs", "cannot tell", "suspect", "missing")
 
@@ -30,21 +30,20 @@ class Uncertainty:
     other_runs: int | None = None  # of the other side, if it has another number
     fixed: float = 0.0  # variance besides that of training: images, rounding, a printed error
 
-    def variance(self, seeds: int) -> float:
-        return self._of_training(seeds) + self.fixed
-
-    def _of_training(self, seeds: float) -> float:
-        return self.spread.value * (self.sides / seeds + (1 / self.other_runs if self.other_runs else 0.0))
+    @property
+    def _training(self) -> float:
+        """Its variance."""
+        return self.spread.value * (self.sides / self.seeds + (1 / self.other_runs if self.other_runs else 0.0))
 
     @property
     def standard_error(self) -> float:
-        return math.sqrt(self.variance(self.seeds))
+        return math.sqrt(self._training + self.fixed)
 
     @property
     def freedom(self) -> float:
         """Welch and Satterthwaite's: only the spread over trainings is estimated."""
-        training = self._of_training(self.seeds)
-        return self.spread.freedom * (self.variance(self.seeds) / training) ** 2 if training else math.inf
+        training = self._training
+        return self.spread.freedom * ((training + self.fixed) / training) ** 2 if training else math.inf
 
     @property
     def margin(self) -> float:
@@ -53,24 +52,18 @@ class Uncertainty:
 
     def p_value(self, difference: float) -> float:
         """Of a difference as large by chance, in either direction."""
-        error = self.standard_error
-        if error == 0:
-            return float(difference == 0)
-        return 2 * cumulative(-abs(difference) / error, self.freedom)
+        return t_test(difference, self.standard_error, self.freedom)
 
     def seeds_for(self, error: float) -> int | None:
         """How many make the standard error this small; None if none do."""
-        left = error**2 - self.variance(self.seeds) + self.spread.value * self.sides / self.seeds
-        return None if left <= 0 else math.ceil(self.spread.value * self.sides / left)
+        ours = self.spread.value * self.sides
+        left = error**2 - self.standard_error**2 + ours / self.seeds
+        return None if left <= 0 else math.ceil(ours / left)
 
 
 def quantile(probability: float, freedom: float) -> float:
-    """Of Student's distribution, which becomes the normal one."""
+    """Of Student's distribution, in one direction."""
     return float(ndtri(probability) if math.isinf(freedom) else stdtrit(freedom, probability))
-
-
-def cumulative(value: float, freedom: float) -> float:
-    return 0.5 * math.erfc(-value / math.sqrt(2)) if math.isinf(freedom) else float(stdtr(freedom, value))
 
 
 @dataclass(frozen=True)
@@ -110,16 +103,6 @@ class Verdict:
         if self.p_value is not None:
             text += f", p = {self.p_value:.2g}"
         return f"{place}: {text}" + (f" ({self.note})" if self.note else "")
-
-
-def holm(p_values: Mapping[int, float]) -> dict[int, float]:
-    """Adjusted for as many comparisons as there are: below .05, a difference holds beside all others."""
-    adjusted: dict[int, float] = {}
-    largest = 0.0
-    for i, name in enumerate(sorted(p_values, key=lambda each: p_values[each])):
-        largest = max(largest, min(1.0, (len(p_values) - i) * p_values[name]))
-        adjusted[name] = largest
-    return {name: adjusted[name] for name in p_values}
 
 
 def judged(verdicts: Sequence[Verdict]) -> list[Verdict]:

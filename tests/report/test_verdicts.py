@@ -8,7 +8,7 @@ from scipy import stats
 from oodbench.report import image_error
 from oodbench.report.image_error import Images
 from oodbench.report.spread import Variance
-from oodbench.report.verdicts import Uncertainty, Verdict, cells_judged, holm, judged
+from oodbench.report.verdicts import Uncertainty, Verdict, cells_judged, judged
 
 # Two points of standard deviation, four seeds on both sides: the standard error is 0.02 * sqrt(2 / 4).
 FOUR_EACH = Uncertainty(Variance(0.0004, 20), 4, sides=2)
@@ -74,12 +74,6 @@ def test_what_is_suspect_or_missing_is_not_judged_and_not_counted():
     missing = Verdict("suite", "", "setting", "row", "auroc", "missing")
     found = judged([verdict(0.03), verdict(0.5, status="suspect"), missing])
     assert [each.status for each in found] == ["differs", "suspect", "missing"] and cells_judged(found) == 1
-
-
-def test_holms_correction_is_worked_by_hand():
-    adjusted = holm({0: 0.01, 1: 0.04, 2: 0.03, 3: 0.9})
-    assert adjusted == pytest.approx({0: 0.04, 1: 0.09, 2: 0.09, 3: 0.9})
-    assert holm({0: 0.6, 1: 0.7}) == {0: 1.0, 1: 1.0}
 
 
 def test_cannot_tell_says_how_many_seeds_would():
