@@ -40,7 +40,7 @@ COMMANDS = {  # the module of each, what it does, an example
     "show": ("show", "describe a method, suite, data set, network or result", "oodbench show knn"),
     "check": (
         "check",
-        "compare results with a paper or with other results; status 1 if a cell is off by more than its tolerance",
+        "compare results with a paper or with other results; status 1 if a cell differs by more than chance explains",
         "oodbench check results/demo --against results/reference",
     ),
     "plot": ("plot", "draw the figures of a results folder", "oodbench plot results/"),

@@ -10,11 +10,12 @@ from tabulate import tabulate
 from oodbench.cli.reading import add_results, read_ledger
 from oodbench.errors import UserError, unknown
 from oodbench.report import comparison
-from oodbench.report.comparison import Verdict
 from oodbench.report.numbers import SHOWN
 from oodbench.report.reported import layout, source_names
+from oodbench.report.verdicts import STATUSES, Verdict, cells_judged, judged
 from oodbench.results.ledger import Ledger
 from oodbench.results.result import Result
+from oodbench.results.significance import LEVEL
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,12 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--same-machine",
         action="store_true",
-        help="both folders come from one machine and version: allow next to nothing",
+        help="both folders come from one machine and version: equal to the bit",
     )
 
 
 def main(given: argparse.Namespace) -> int:
-    """0 if nothing fails, 1 if something does."""
+    """0 if nothing differs, 1 if something does."""
     folder = Path(given.folder)
     if given.against in source_names():
         if given.same_machine:
@@ -48,12 +49,12 @@ def main(given: argparse.Namespace) -> int:
             raise UserError(f"'{folder}' is compared with itself; name another folder after --against")
         ours = _outside(read_ledger(folder, given.beside), other, folder)
         theirs = _of_collection(_outside(read_ledger(other), folder, other).results)
-        verdicts = _compared(ours, theirs, given.same_machine)
+        verdicts = judged(_lined_up(ours, theirs, given.same_machine))
         _print_rest(ours, verdicts)
     _print(verdicts)
     counts = Counter(verdict.status for verdict in verdicts)
-    print(", ".join(f"{counts[status]} {status}" for status in ("pass", "FAIL", "suspect", "missing")))
-    return 1 if counts["FAIL"] or (given.complete and counts["missing"]) else 0
+    print(", ".join(f"{counts[status]} {status}" for status in STATUSES))
+    return 1 if counts["differs"] or (given.complete and counts["missing"]) else 0
 
 
 def _of_collection(results: list[Result]) -> Ledger:
@@ -61,12 +62,12 @@ def _of_collection(results: list[Result]) -> Ledger:
     return Ledger([replace(each, collection=None) for each in results])
 
 
-def _compared(ours: Ledger, theirs: Ledger, same_machine: bool) -> list[Verdict]:
+def _lined_up(ours: Ledger, theirs: Ledger, same_machine: bool) -> list[Verdict]:
     """Each collection on its own; that of the other side does not matter."""
     verdicts = []
     for collection in dict.fromkeys(each.collection for each in ours.results):
         some = _of_collection([each for each in ours.results if each.collection == collection])
-        compared = comparison.with_results(some, theirs, same_machine)
+        compared = comparison.lined_up(some, theirs, same_machine)
         mark = "" if collection is None else f" ({collection})"
         verdicts += [replace(verdict, suite=f"{verdict.suite}{mark}") for verdict in compared]
     return verdicts
@@ -83,7 +84,7 @@ def _outside(ledger: Ledger, inner: Path, outer: Path) -> Ledger:
 
 
 def _print(verdicts: list[Verdict]) -> None:
-    """A block for each table or suite that has anything, then what went wrong in words."""
+    """A block for each table or suite that has anything, then what differs in words, and what chance may do."""
     blocks: dict[tuple[str, str], list[Verdict]] = {}
     for verdict in verdicts:
         blocks.setdefault((verdict.suite, verdict.table), []).append(verdict)
@@ -94,10 +95,18 @@ def _print(verdicts: list[Verdict]) -> None:
             print(f"{title}: {len(own)} cells missing{hint}\n")
         else:
             print(f"{title}\n{_block(own)}\n")
-    for status, heading in (("FAIL", "failed"), ("suspect", "suspect, not counted")):
+    for status, heading in (("differs", "differs"), ("suspect", "suspect, not counted")):
         listed = [verdict for verdict in verdicts if verdict.status == status]
         if listed:
             print(f"{heading}:\n" + "\n".join(f"  {verdict}" for verdict in listed) + "\n")
+    if any(verdict.status == "cannot tell" for verdict in verdicts):
+        print("?: cannot tell; in brackets the number of seeds that would, – where none does")
+    count = cells_judged(verdicts)
+    if count:
+        print(
+            f"expected to differ by chance: at most {LEVEL} of {count} cells, by Holm's correction; "
+            f"without it {LEVEL * count:.1f}"
+        )
 
 
 def _print_rest(ledger: Ledger, verdicts: list[Verdict]) -> None:
@@ -123,4 +132,6 @@ def _block(verdicts: list[Verdict]) -> str:
 
 
 def _shown(verdict: Verdict) -> str:
+    if verdict.status == "cannot tell":
+        return f"? {verdict.points} ({verdict.seeds_needed or '–'})"
     return f"{verdict.status} {verdict.points}".strip()

@@ -1,195 +1,201 @@
 """Results against what they should be: numbers that papers report, or other results. Everything is a rate.
 
-Tolerances are in a file, not here: `benchmarks/check/tolerances.yaml` says how they come about. Imports no torch.
+Lines up what is compared; `verdicts` judges it by `spread`, and `benchmarks/check/bands.yaml` states the bands. Imports
+no torch.
 """
 
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
-from typing import Literal
 
 from oodbench.config.cards import folder
 from oodbench.config.schema import Document
 from oodbench.errors import UserError
-from oodbench.report import layouts
+from oodbench.report import image_error, layouts, spread
 from oodbench.report.cells import Cell, failures
-from oodbench.report.numbers import SHOWN
+from oodbench.report.image_error import Images
+from oodbench.report.numbers import OUT_SHARE, Number
 from oodbench.report.reported import PAPER, reference
+from oodbench.report.spread import Source, Spread, Variance, Where
 from oodbench.report.tables import Row, Table
+from oodbench.report.verdicts import Uncertainty, Verdict, judged
 from oodbench.results.ledger import Ledger, Place, as_ledger
 from oodbench.results.measurement import Runs
 from oodbench.results.result import Result
 from oodbench.results.selection import by_protocol, select
 
-Status = Literal["pass", "FAIL", "suspect", "missing"]
-FULL_SIZE = (None, "paper")  # presets; the others are too small to be held against the paper
+# Presets that may be held against the paper: what it writes, and what its released code does. The others are too small.
+FULL_SIZE = (None, "released")
 
 
 @dataclass(frozen=True)
-class ByMachine:
+class Bands:
+    """The keys of the file, in points of percent."""
+
     default: dict[str, float]
+    images: dict[str, Images]  # by protocol
     suites: dict[str, dict[str, float]] = field(default_factory=dict)
 
-
-@dataclass(frozen=True)
-class Tolerances:
-    """The keys of the file: how far one run may be from one run at a rate of 50 %, by metric."""
-
-    least: float
-    reported: dict[str, dict[str, float]]  # by protocol
-    same_machine: dict[str, float]
-    other_machine: ByMachine
+    def of(self, suite: str) -> dict[str, float]:
+        """As rates, by metric."""
+        return {metric: points / 100 for metric, points in self.suites.get(suite, self.default).items()}
 
 
 @cache
-def tolerances() -> Tolerances:
-    """As rates; the file has points of percent."""
-    stated = Document(folder("benchmarks") / "check" / "tolerances.yaml").conform(Tolerances)
-    machines = stated.other_machine
-    return Tolerances(
-        stated.least / 100,
-        {protocol: _as_rates(points) for protocol, points in stated.reported.items()},
-        _as_rates(stated.same_machine),
-        ByMachine(_as_rates(machines.default), {name: _as_rates(points) for name, points in machines.suites.items()}),
-    )
+def bands() -> Bands:
+    return Document(folder("benchmarks") / "check" / "bands.yaml").conform(Bands)
 
 
-def _as_rates(points: dict[str, float]) -> dict[str, float]:
-    return {metric: value / 100 for metric, value in points.items()}
+def with_source(
+    results: Ledger | Sequence[Result], source: str = PAPER, measured: Spread | None = None
+) -> list[Verdict]:
+    """Every cell of the tables of a source on the suites that were run at full size.
 
-
-def allowed(stated: float, measured: float, expected: float, runs: tuple[int, int]) -> float:
-    """The tolerance for the means of so many runs, at the rate half-way between the two sides."""
-    rate = (measured + expected) / 2
-    spread = 2 * math.sqrt(max(rate * (1 - rate), 0.0))
-    return max(stated * spread * math.sqrt((1 / runs[0] + 1 / runs[1]) / 2), tolerances().least)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One cell compared."""
-
-    suite: str
-    table: str  # the layout; empty against results
-    setting: str
-    row: str
-    metric: str
-    status: Status
-    measured: float | None = None
-    expected: float | None = None
-    tolerance: float | None = None
-    note: str = ""
-
-    @property
-    def difference(self) -> float | None:
-        return None if self.measured is None or self.expected is None else self.measured - self.expected
-
-    @property
-    def points(self) -> str:
-        """The difference in percent; one that rounds to nothing is +0.00."""
-        return "" if self.difference is None else f"{round(100 * self.difference, 2) + 0.0:+.2f}"
-
-    def __str__(self) -> str:
-        place = " / ".join(filter(None, [self.suite, self.table, self.setting, self.row, SHOWN[self.metric].title]))
-        if self.difference is None or self.tolerance is None:
-            return f"{place}: {self.note}"
-        shown = [100 * rate for rate in (self.measured or 0.0, self.expected or 0.0, self.tolerance)]
-        text = "{:.2f}, expected {:.2f} within {:.2f}".format(*shown) + f", off by {self.points}"
-        return f"{place}: {text}" + (f" ({self.note})" if self.note else "")
-
-
-def with_source(results: Ledger | Sequence[Result], source: str = PAPER) -> list[Verdict]:
-    """Every cell of the tables of a source on the suites that were run at full size."""
+    `measured` is how far numbers vary; None is what the file says.
+    """
+    varies = measured or spread.measured()
     suites = [ledger for ledger in as_ledger(results).suites.values() if ledger.newest.preset in FULL_SIZE]
-    tables = [table for ledger in suites for table in layouts.all_of(ledger, source=source)]
+    tables = [(ledger, table) for ledger in suites for table in layouts.all_of(ledger, source=source)]
     if not tables:
         raise UserError(
             f"nothing here is in {reference(source).source.label}: none of its suites was run at full size; "
             "compare with other results by --against DIR"
         )
-    return [verdict for table in tables for verdict in _of_table(table)]
+    return judged([verdict for ledger, table in tables for verdict in _of_table(ledger, table, varies)])
 
 
-def _of_table(table: Table) -> list[Verdict]:
+def _of_table(ledger: Ledger, table: Table, varies: Spread) -> list[Verdict]:
     columns = list(product(table.settings, table.metrics))
     return [
-        _with_reported(table, row, setting, metric.name, cell)
+        _with_reported(ledger, (table.suite, table.layout, setting, row.name, metric.name), row, cell, varies)
         for row in table.rows
         for (setting, metric), cell in zip(columns, row.cells, strict=True)
     ]
 
 
-def _with_reported(table: Table, row: Row, setting: str, metric: str, cell: Cell) -> Verdict:
-    place = (table.suite, table.layout, setting, row.name, metric)
+def _with_reported(
+    ledger: Ledger, place: tuple[str, str, str, str, str], row: Row, cell: Cell, varies: Spread
+) -> Verdict:
     if cell.mean is None:
-        return Verdict(*place, *(("FAIL", None, None, None, cell.note) if cell.note else ("missing",)))
-    measured = cell.mean
+        return Verdict(*place, "differs", note=cell.note) if cell.note else Verdict(*place, "missing")
+    measured, metric = cell.mean, place[-1]
     number = min(cell.reported, key=lambda each: abs(each.value - measured))  # where sources differ, the nearest
-    stated = tolerances().reported[number.protocol][metric]
-    tolerance = allowed(stated, measured, number.value, (number.runs, cell.seeds)) + number.rounding
-    if number.is_doubtful:
-        status: Status = "suspect"
-    else:
-        status = "pass" if abs(measured - number.value) <= tolerance else "FAIL"
-    return Verdict(*place, status, measured, number.value, tolerance, "; ".join(filter(None, [number.note, cell.note])))
+    return Verdict(
+        *place,
+        "suspect" if number.is_doubtful else "cannot tell",
+        measured,
+        number.value,
+        bands().of(ledger.newest.suite)[metric],
+        _against(number, cell, varies.of(_where(ledger, row.method, cell.setting), _varying(metric), "seeds")),
+        note="; ".join(filter(None, [number.note, cell.note])),
+    )
+
+
+def _where(ledger: Ledger, method: str, setting: str) -> Where:
+    """Averages over settings were not measured: the spread of their group is then that in the whole suite."""
+    example = next(each for each in reversed(ledger.results) if each.method == method)
+    return replace(spread.where(example), setting=setting)
+
+
+def _varying(metric: str) -> str:
+    """The spread of out% is not measured: it is read off at the same threshold as FPR."""
+    return "fpr95" if metric == OUT_SHARE.name else metric
+
+
+def _against(number: Number, cell: Cell, variance: Variance) -> Uncertainty:
+    """A paper's runs vary as ours do, or by the error that it prints if that is larger."""
+    images = image_error.variance(number.metric, number.value, bands().images[number.protocol])
+    beyond = max((number.error or 0.0) ** 2 - variance.value / number.runs, 0.0)
+    rounding = number.rounding**2 / 3
+    return Uncertainty(variance, cell.seeds, other_runs=number.runs, fixed=images + beyond + rounding)
 
 
 def with_results(
-    results: Ledger | Sequence[Result], expected: Ledger | Sequence[Result], same_machine: bool = False
+    results: Ledger | Sequence[Result],
+    expected: Ledger | Sequence[Result],
+    same_machine: bool = False,
+    measured: Spread | None = None,
 ) -> list[Verdict]:
-    """Every cell of the other results on the suites that were run here, by the mean over the seeds of both."""
+    """Every cell of the other results on the suites that were run here.
+
+    Seeds that both sides have are compared one by one and vary as machines do; without such, the means of all.
+    """
+    return judged(lined_up(results, expected, same_machine, measured))
+
+
+def lined_up(
+    results: Ledger | Sequence[Result],
+    expected: Ledger | Sequence[Result],
+    same_machine: bool = False,
+    measured: Spread | None = None,
+) -> list[Verdict]:
+    """As `with_results`, yet to be judged: for a check that has more to compare."""
     ours, theirs = as_ledger(results).suites, as_ledger(expected).suites
     shared = [suite for suite in theirs if suite in ours]
     if not shared:
         raise UserError(
             f"nothing to compare: here is {', '.join(ours)}, there is {', '.join(theirs)}; run one of these suites"
         )
+    varies = None if same_machine else measured or spread.measured()
     verdicts = []
     for suite in shared:
-        limits = tolerances().other_machine
-        by_suite = limits.suites.get(theirs[suite].newest.suite, limits.default)
-        stated = tolerances().same_machine if same_machine else by_suite
-        here, there = _runs(ours[suite]), _runs(theirs[suite])
+        stated = bands().of(theirs[suite].newest.suite)
+        here, there = shown_runs(ours[suite]), shown_runs(theirs[suite])
         for (setting, method), runs in sorted(((s, m), runs) for (m, s), runs in there.items()):
             for metric in [each for each in stated if _has(runs, each)]:
-                place = (suite, "", setting, method, metric)
-                verdicts.append(_with_runs(place, here.get((method, setting)), runs, stated[metric], same_machine))
+                place, own = (suite, "", setting, method, metric), here.get((method, setting))
+                verdicts.append(_with_runs(place, own, runs, stated[metric], varies))
     return verdicts
 
 
 def _has(runs: Runs, metric: str) -> bool:
     """Whether runs that went well would show this metric: without a semantic set there is no detection to compare."""
-    return not runs.ok or any(metric in each.metrics for each in runs.ok)
+    return metric != OUT_SHARE.name and (not runs.ok or any(metric in each.metrics for each in runs.ok))
 
 
-def _runs(ledger: Ledger) -> dict[Place, Runs]:
-    """As tables show them."""
+def shown_runs(ledger: Ledger) -> dict[Place, Runs]:
+    """Of one suite, as tables show them."""
     kinds = [select(some, last_only=last_only) for some, last_only in by_protocol(ledger)]
     return {place: runs for selected in kinds for place, runs in selected.items()}
 
 
 def _with_runs(
-    place: tuple[str, str, str, str, str], ours: Runs | None, theirs: Runs, stated: float, flat: bool
+    place: tuple[str, str, str, str, str], ours: Runs | None, theirs: Runs, band: float, varies: Spread | None
 ) -> Verdict:
-    metric = place[-1]
-    wanted = _by_seed(theirs, metric)
+    """Where nothing `varies`, both sides come from one machine."""
+    wanted = by_seed(theirs, place[-1])
     if ours is None or not wanted:
         return Verdict(*place, "missing", note="" if wanted else "no number there")
     if ours.failed:
-        return Verdict(*place, "FAIL", note="; ".join(failures(ours)))
-    own = _by_seed(ours, metric)
-    seeds = sorted(own.keys() & wanted.keys())
-    if not seeds:
-        return Verdict(*place, "missing", note="no seed in common")
-    measured = statistics.fmean(own[seed] for seed in seeds)
-    expected = statistics.fmean(wanted[seed] for seed in seeds)
-    tolerance = stated if flat else allowed(stated, measured, expected, (len(seeds), len(seeds)))
-    return Verdict(*place, "pass" if abs(measured - expected) <= tolerance else "FAIL", measured, expected, tolerance)
+        return Verdict(*place, "differs", note="; ".join(failures(ours)))
+    own = by_seed(ours, place[-1])
+    if not own:
+        return Verdict(*place, "missing", note="no number here")
+    shared = sorted(own.keys() & wanted.keys())
+    if shared:
+        own, wanted = ({seed: values[seed] for seed in shared} for values in (own, wanted))
+    means = statistics.fmean(own.values()), statistics.fmean(wanted.values())
+    if varies is None:
+        return _same(Verdict(*place, "agrees", *means), own, wanted)
+    source: Source = "machines" if shared else "seeds"
+    variance = varies.of(spread.where(theirs.newest), place[-1], source)
+    uncertainty = (
+        Uncertainty(variance, len(own), sides=2) if shared else Uncertainty(variance, len(own), other_runs=len(wanted))
+    )
+    return Verdict(*place, "cannot tell", *means, band, uncertainty, note="" if shared else "no seed in common")
 
 
-def _by_seed(runs: Runs, metric: str) -> dict[int, float]:
+def _same(verdict: Verdict, own: dict[int, float], wanted: dict[int, float]) -> Verdict:
+    """Equal to the bit, seed by seed."""
+    if own.keys() != wanted.keys():
+        return replace(verdict, status="missing", measured=None, expected=None, note="no seed in common")
+    apart = [str(seed) for seed, value in own.items() if value != wanted[seed]]
+    return replace(verdict, status="differs", note=f"other bits under seed {', '.join(apart)}") if apart else verdict
+
+
+def by_seed(runs: Runs, metric: str) -> dict[int, float]:
     values = {each.seed: each.metrics.get(metric, math.nan) for each in runs.ok}
     return {seed: value for seed, value in values.items() if math.isfinite(value)}

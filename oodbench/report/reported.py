@@ -146,7 +146,9 @@ class Layout:
 
 @cache
 def source_files() -> dict[str, Path]:
-    return {path.stem: path for path in sorted((folder("benchmarks") / "reported").glob("*.yaml"))}
+    """The spread of our own results lies beside them."""
+    files = sorted((folder("benchmarks") / "reported").glob("*.yaml"))
+    return {path.stem: path for path in files if path.stem != "spread"}
 
 
 def source_names() -> list[str]:
