@@ -40,18 +40,18 @@ def test_a_result_is_shown_in_words():
     out = assert_done(oodbench("show", SCONE))
     assert out.startswith("digits-c / unseen-digits / scone / seed 2: ok\n\nmetrics (version 2), in percent\n")
     for line in (
-        "  auroc                 94.81  AUROC",
+        "  auroc                 95.55  AUROC",
         "  starts from: erm@1",
         "  scorer:      energy@1 temperature 1.0",
         "  network:     small-cnn width 16",
         "  threads:     1, precision fp32",
         "  code:        batches@1, classifier@1, digits_c@1, loop@1, small-cnn@1, outputs@1, parts@1",
         "  device:      cpu (1 threads)",
-        "  seconds:     fit 0.0, forward 0.224, score 0.0006, train 5.9841",
+        "  seconds:     fit 0.0, forward 0.1984, score 0.0007, train 4.7041",
         f"  file:        {SCONE}",
     ):
         assert f"\n{line}\n" in out, line
-    assert "  trainer:     scone@1 alarms 0.05, bn_mode joint" in out and "(* set by the user)" not in out
+    assert "  trainer:     scone@2 alarms 0.05, bn_mode joint" in out and "(* set by the user)" not in out
     assert "  digits:      fingerprint a2b94ca175e5b3a0, scikit-learn's digits" in out
     assert "torch 2.13.0+cpu" in out and "labelled 505" in out and "epochs 12" in out
     assert out.endswith(
