@@ -28,7 +28,7 @@ class SCONE(Trainer):
     risk: float = 2.0  # tau, in cross-entropies of the starting model
     growth: float = 1.5  # of a penalty weight after an epoch that violates its constraint
     tolerance: float = 0.0  # of a violation
-    bound: float = 1.0  # of a penalty weight times the learning rate; beyond, steps overshoot and diverge
+    bound: float = 0.3  # of a penalty weight times the learning rate; beyond, steps overshoot and diverge
     every: int | Literal["epoch"] = "epoch"  # steps between updates of multipliers and penalty weights
     checked: int | Literal["all"] = "all"  # labelled images that the constraints are measured on
     form: Literal["paper", "reference"] = "paper"  # reference: as the released code computes it

@@ -15,6 +15,7 @@ if not (Path(__file__).parent / "methods").is_dir():
 _PUBLIC = {
     "run": "oodbench.api",
     "table": "oodbench.api",
+    "compare": "oodbench.api",
     "frame": "oodbench.results.frame",
     "read_results": "oodbench.api",
     "load": "oodbench.running.loading",
@@ -33,6 +34,7 @@ _PUBLIC = {
 }
 
 if TYPE_CHECKING:
+    from oodbench.api import compare as compare
     from oodbench.api import read_results as read_results
     from oodbench.api import run as run
     from oodbench.api import table as table

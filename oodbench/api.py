@@ -4,15 +4,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from oodbench.report import layouts, render
+from oodbench.report import differences, layouts, render
+from oodbench.report.tables import DEFAULT_METRICS
 from oodbench.results import result as ledger
 from oodbench.results.folder import read_folder
+from oodbench.results.frame import from_records
 from oodbench.results.selection import TRAINING_DOMAIN
 from oodbench.running.reporting import Silent
 from oodbench.running.request import DEFAULT_SUITE, request
 from oodbench.running.run import carry_out, prepare
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from oodbench.results.result import Result
 
 
@@ -68,3 +72,17 @@ def table(
 ) -> str:
     """What `oodbench table` prints; `format` is one of `oodbench.report.render.FORMATS`."""
     return render.render(layouts.assemble(read_results(folder), metrics, seeds, layout, reported, selection), format)
+
+
+def compare(
+    folder: str | Path = "results",
+    baseline: str = differences.BASELINE,
+    methods: Sequence[str] = (),
+    metrics: Sequence[str] = DEFAULT_METRICS,
+) -> "pd.DataFrame":
+    """What `oodbench compare` prints: a row for every suite, setting, metric and method, in rates.
+
+    `low` and `high` are the ends of the 95 % interval of the difference to the baseline, and `covers` says of what.
+    """
+    compared = differences.compare(read_results(folder), baseline, methods, metrics)
+    return from_records(differences.records(compared), differences.RECORDS)

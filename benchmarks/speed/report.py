@@ -15,7 +15,7 @@ from pathlib import Path
 
 SCRIPTS = (
     *("evaluation", "odin", "peers", "training", "scale"),
-    *("metrics", "tables", "data", "corruptions", "startup"),
+    *("metrics", "intervals", "tables", "data", "corruptions", "startup"),
 )
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
 BEGIN, END = "<!-- measured: written by make speed -->", "<!-- /measured -->"

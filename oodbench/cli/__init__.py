@@ -31,6 +31,11 @@ COMMANDS = {  # the module of each, what it does, an example
         "oodbench run --suite digits-c --methods msp,knn --seeds 0,1,2",
     ),
     "table": ("table", "print the results of a folder as tables", "oodbench table results/ --format latex"),
+    "compare": (
+        "compare",
+        "print every method minus a baseline, with intervals over seeds and test images, and what holds",
+        "oodbench compare results/ --baseline erm",
+    ),
     "list": ("list", "list methods, suites, data sets and networks", "oodbench list methods"),
     "show": ("show", "describe a method, suite, data set, network or result", "oodbench show knn"),
     "check": (

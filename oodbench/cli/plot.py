@@ -1,12 +1,10 @@
 """`oodbench plot`: the figures of a results folder, each as PNG and PDF with its caption."""
 
 import argparse
-import re
-from collections.abc import Iterable
 from pathlib import Path
 
-from oodbench.cli.reading import add_results, read_ledger
-from oodbench.errors import UserError, unknown
+from oodbench.cli.reading import add_results, check_known, names_in, read_ledger
+from oodbench.errors import UserError
 from oodbench.files import write_atomically
 from oodbench.report import figures
 from oodbench.report.figures import FIGURES
@@ -34,15 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(given: argparse.Namespace) -> int:
     folder = Path(given.folder)
-    names = _names("figure", given.only, FIGURES)
+    names = names_in("figure", given.only, FIGURES)
     if not names:
         raise UserError(f"--only names no figure; choose from: {', '.join(FIGURES)}")
     results = read_ledger(folder, given.beside).results
-    methods = _names("method of these results", given.methods, {r.method for r in results})
-    settings = {r.setting for r in results}
-    for setting in given.setting:
-        if setting not in settings:
-            raise unknown("setting of these results", setting, settings)
+    methods = names_in("method of these results", given.methods, {r.method for r in results})
+    check_known("setting of these results", given.setting, {r.setting for r in results})
     from oodbench.report.figures import studies, style
 
     out = Path(given.out) if given.out else folder / "figures"
@@ -64,12 +59,3 @@ def main(given: argparse.Namespace) -> int:
     for line in reasons:
         print(line)
     return 0
-
-
-def _names(kind: str, given: str, known: Iterable[str]) -> list[str]:
-    """`scone,margin=-1,woods` names two: what has an equals sign belongs to the name before it."""
-    words = [word.strip() for word in re.split(",(?![^,]*=)", given) if word.strip()]
-    for word in words:
-        if word not in known:
-            raise unknown(kind, word, known)
-    return list(dict.fromkeys(words))

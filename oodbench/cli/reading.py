@@ -1,12 +1,13 @@
 """DIR and `--with` of the commands that show results: which results they name, and what is said about reading them."""
 
 import argparse
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from oodbench.cli.parser import one_of
-from oodbench.errors import UserError
+from oodbench.errors import UserError, unknown
 from oodbench.results.folder import COLLECTIONS, read_with
 from oodbench.results.ledger import Ledger
 
@@ -46,3 +47,16 @@ def read_ledger(folder: Path, beside: Sequence[str] = ()) -> Ledger:
 def report_problems(problems: Mapping[Path, str]) -> None:
     for path, reason in problems.items():
         print(f"oodbench: skipped {path}: {reason}", file=sys.stderr)
+
+
+def names_in(kind: str, given: str, known: Iterable[str]) -> list[str]:
+    """`scone,margin=-1,woods` names two: what has an equals sign belongs to the name before it."""
+    words = [word.strip() for word in re.split(",(?![^,]*=)", given) if word.strip()]
+    check_known(kind, words, known)
+    return list(dict.fromkeys(words))
+
+
+def check_known(kind: str, words: Iterable[str], known: Iterable[str]) -> None:
+    for word in words:
+        if word not in known:
+            raise unknown(kind, word, known)

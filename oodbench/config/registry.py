@@ -85,6 +85,9 @@ class Registry:
             return MethodSpec(label, Component(cards[0]), Component(cards[1]))
         raise UserError(f"'{name}' is not a method; a pair is written trainer+scorer, for example 'mixup+knn'")
 
+    def all(self) -> "list[MethodSpec]":
+        return [self.method(name) for name in self.cards]
+
 
 def read_method(path: Path, module: str, name: str | None = None, class_name: str | None = None) -> Card:
     """The card of the one method of a file, or of the class of this name."""

@@ -45,7 +45,7 @@ class Stated:
         return replace(spec, trainer=trainer, scorer=scorer)
 
     def all(self) -> list[MethodSpec]:
-        return [self.method(name) for name in self.registry.cards]
+        return [self.method(spec.name) for spec in self.registry.all()]
 
     def component(self, card: Card, method: str | None = None) -> Component:
         """A trainer or scorer as part of a method, or as what another starts from."""

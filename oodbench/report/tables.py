@@ -6,6 +6,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import Literal
 
 from oodbench.config.registry import GROUPS, display_names
@@ -243,30 +244,22 @@ def _lowest(runs: Mapping[Place, Runs], seeds: int | None) -> dict[Place, Runs]:
 def _table(suite: str, runs: Mapping[Place, Runs], metrics: list[Metric], images: bool) -> Table:
     recorded = {name for some in runs.values() for each in some.measurements for name in each.metrics}
     metrics = [metric for metric in metrics if metric.name in recorded] or metrics  # without a semantic set, accuracies
-    methods = methods_of(runs)
-    labels = sorted(methods, key=lambda label: (*_rank(methods[label]), label))
-    names = {label: method_name(methods[label]) for label in labels}
+    methods = by_paper(methods_of(runs))
+    names = {label: method_name(method) for label, method in methods.items()}
     settings = in_order(runs)
     columns = {setting: [setting] for setting in settings} | averages(runs, settings)
     evidence, twins = Evidence(runs, metrics, images), sentences.unparted(names, runs)
-    grid = [
-        [
-            _cell(
-                title,
-                [runs.get((label, s)) for s in some],
-                m,
-                evidence.sample(label, some, m),
-                twins.get((label, title)),
-            )
-            for title, some in columns.items()
-            for m in metrics
-        ]
-        for label in labels
-    ]
+
+    def cell(label: str, title: str, metric: Metric) -> Cell:
+        own = [runs.get((label, setting)) for setting in columns[title]]
+        sample = evidence.sample(label, columns[title], metric)
+        return _cell(title, own, metric, sample, twins.get((label, title)))
+
+    grid = [[cell(label, title, metric) for title, metric in product(columns, metrics)] for label in methods]
     mark_best(grid, metrics * len(columns))
     rows = [
-        Row(label, methods[label].group, cells, (names[label],), methods[label].trainer.name)
-        for label, cells in zip(labels, grid, strict=True)
+        Row(label, method.group, cells, (names[label],), method.trainer.name)
+        for (label, method), cells in zip(methods.items(), grid, strict=True)
     ]
     shares = sentences.one_network(names, runs) if any(metric.name in ACCURACIES for metric in metrics) else []
     return Table(suite, list(columns), metrics, rows, notes=tuple(shares))
@@ -280,8 +273,12 @@ def _cell(title: str, runs: Sequence[Runs | None], metric: Metric, sample: Sampl
     return replace(cell, setting=title, note="; ".join(filter(None, [twin, cell.note])))
 
 
+def by_paper(methods: Mapping[str, MethodRun]) -> dict[str, MethodRun]:
+    """The paper's groups and rows first, in its order; others after them, by name."""
+    return {label: methods[label] for label in sorted(methods, key=lambda label: (*_rank(methods[label]), label))}
+
+
 def _rank(method: MethodRun) -> tuple[int, str, int]:
-    """The paper's groups and rows first, in its order."""
     return _position(method.group, GROUPS), method.group, _position(method.first, ORDER)
 
 

@@ -1,6 +1,7 @@
 """Results as a DataFrame: the door to notebooks. The only module that imports pandas, and not before it is used."""
 
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,13 @@ def frame(folder: str | Path = "results") -> "pd.DataFrame":
     others = {name for result in results for name in result.metrics} - {*IDENTITY, *METRICS, *PROVENANCE}
     columns = [*IDENTITY, *METRICS, *sorted(others), *PROVENANCE]
     return pd.DataFrame([_row(result) for result in results], columns=columns)
+
+
+def from_records(records: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> "pd.DataFrame":
+    """Records of anything, such as comparisons."""
+    import pandas as pd
+
+    return pd.DataFrame(records, columns=list(columns))
 
 
 def _row(result: Result) -> dict[str, Any]:

@@ -72,6 +72,16 @@ class Sample:
         """Of a difference: the two are the same, and there is nothing to test."""
         return not any(self.values.values()) and (self.draws is None or not self.draws.any())
 
+    def varying(self, draws: NDArray[np.float64]) -> "Sample":
+        """With draws of the images, moved so that their mean is the value.
+
+        Fewer different images make some metrics larger, calibration errors above all, and so every draw is biased.
+        A draw that has no such number, since all images are flagged say, counts as the mean.
+        """
+        has_number = np.isfinite(draws)
+        means = np.mean(draws, axis=0, where=has_number)
+        return replace(self, draws=np.where(has_number, draws - means, 0) + list(self.values.values()))
+
     def of(self, seeds: Iterable[int]) -> "Sample":
         """Those of its seeds that are among these."""
         wanted = set(seeds)
@@ -105,7 +115,12 @@ def interval_of_rate(sample: Sample) -> Interval | None:
     if found is not None and found.kind == "images" and sample.correct:
         low, high = significance.clopper_pearson(int(sample.correct[0].sum()), len(sample.correct[0]))
         return replace(found, low=low, high=high)
-    return None if found is None else replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
+    return None if found is None else replace(found, low=_as_rate(found.low), high=_as_rate(found.high))
+
+
+def _as_rate(value: float) -> float:
+    """Draws of a perfect detector may lie above 1 by a rounding error, and both ends with them."""
+    return min(max(value, 0.0), 1.0)
 
 
 def interval(sample: Sample) -> Interval | None:

@@ -15,14 +15,15 @@ import numpy as np
 
 from oodbench.errors import unknown
 from oodbench.results import resampling, samples, significance
+from oodbench.results.draws import Raw, Split
 from oodbench.results.measurement import Measurement, Runs
-from oodbench.results.metrics import METRICS, Metric
-from oodbench.results.resampling import DRAWS, Raw, Split
+from oodbench.results.metrics import METRICS, Metric, Scored
+from oodbench.results.resampling import DRAWS
 from oodbench.results.result import Result, read_scores
 from oodbench.results.samples import Interval, Sample
 
 __all__ = ["DRAWS", "Column", "Difference", "Interval", "Sample", "average", "columns", "compare", "interval",
-           "not_distinguishable", "ranks"]  # fmt: skip
+           "mean_difference", "not_distinguishable", "ranks"]  # fmt: skip
 # The parts that are drawn by lot from one pool, where a data set has no test part of its own.
 POOLS = {
     "id": ("labelled", "wild_id", "id_validation", "mixed_id", "id"),
@@ -78,7 +79,7 @@ def columns(
     for metric, drawn in resampling.resample(flat, draws).items():
         edges = np.cumsum([len(own) for own in cells[metric].values()])[:-1]
         for method, own_draws in zip(cells[metric], np.split(drawn, edges, axis=1), strict=True):
-            known[metric][method] = replace(known[metric][method], draws=own_draws)
+            known[metric][method] = known[metric][method].varying(own_draws)
     return {metric: Column(METRICS[metric], own) for metric, own in known.items()}
 
 
@@ -104,6 +105,14 @@ def compare(column: Column, baseline: str) -> dict[str, Difference]:
         raise unknown("method of these results", baseline, column.samples)
     differences, p_values, adjusted = _tested(column, baseline)
     return {name: _difference(differences[name], p, adjusted[name], column.sign) for name, p in p_values.items()}
+
+
+def mean_difference(column: Column, method: str, baseline: str) -> float | None:
+    """Over the seeds that both have; None if there are none."""
+    if method not in column.samples or baseline not in column.samples:
+        return None
+    one, other = _shared(column.samples[method], column.samples[baseline])
+    return one.mean - other.mean if one.values else None
 
 
 def not_distinguishable(column: Column) -> set[str]:
@@ -151,6 +160,7 @@ def _adjusted(p_values: Mapping[str, float], differences: Mapping[str, Sample]) 
 def _difference(difference: Sample, p: float, adjusted: float, sign: int) -> Difference:
     found = samples.interval(difference)
     assert found is not None  # or there were no p-value
+    found = replace(found, low=max(found.low, -1.0), high=min(found.high, 1.0))
     above = samples.share_above_zero(difference)
     return Difference(found, p, adjusted, above if sign > 0 else 1 - above, sign * found.mean > 0)
 
@@ -193,10 +203,18 @@ def _read(measurement: Measurement) -> _Read | None:
         if any(name in parts and parts[name].rows != len(scored.scores) for name, scored in scores.items()):
             return None
         digests = {name: parts[name].digest if name in parts else f"{place}/{name}" for name in scores}
+        if "covariate" in scores and _are_copies(scores["id"], scores["covariate"]):
+            digests["covariate"] = digests["id"]  # drawn with them, in whatever setting
         raw = {name: Split(digests[name], scored) for name, scored in scores.items()}
         return _Read(raw, resampling.values(raw))
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
         return None
+
+
+def _are_copies(id_images: Scored, covariate: Scored) -> bool:
+    """Whether covariate images are the ID images, corrupted: thousands of labels do not agree by chance."""
+    labels = id_images.labels, covariate.labels
+    return labels[0] is not None and labels[1] is not None and np.array_equal(labels[0], labels[1])
 
 
 def _test_share(result: Result, split: str) -> float:

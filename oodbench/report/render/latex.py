@@ -16,6 +16,7 @@ LATEX = {
     **{c: "\\" + c for c in "&%$#_{}"}, **{c: rf"$\{name}$" for c, name in SYMBOLS.items()},
 }  # fmt: skip
 LATEX_COLUMNS = 8  # of numbers with errors fit beside each other on a page; further settings make further tables
+LONG = 12  # characters of a figure; of longer ones half as many columns fit
 LATEX_LINES = 45  # fit below each other; further rows make further tables
 
 
@@ -23,7 +24,9 @@ def to_latex(table: Table) -> str:
     """Needs booktabs and nothing else."""
     width = len(table.metrics)
     # The paper's own tables stay whole, as wide as they are there.
-    abreast = len(table.settings) if table.layout else max(1, LATEX_COLUMNS // width)
+    is_long = any(len(figure.text) > LONG for row in table.rows for line in row.lines for figure in line.entries)
+    fitting = LATEX_COLUMNS // 2 if is_long else LATEX_COLUMNS
+    abreast = len(table.settings) if table.layout else max(1, fitting // width)
     parts = []
     for start in range(0, len(table.settings), abreast):
         end = start + abreast

@@ -21,8 +21,9 @@ def to_text(table: Table) -> str:
             blocks.append(f"{plain(setting)}\n{_block(table, titles, own, marks)}")
     notes = "\n".join(f"{mark.strip()} {plain(note)}" for note, mark in marks.items())
     best = f"* {BEST}. " if any(cell.best for row in table.rows for cell in row.cells) else ""
+    unit = "In percent. " if table.definitions.startswith("In percent") else ""
     remarks, definitions = "\n".join(map(plain, table.remarks)), " ".join(table.metric_definitions)
-    below = [f"In percent. {best}{table.seeds_line}", notes, remarks, definitions]
+    below = [f"{unit}{best}{table.seeds_line}", notes, remarks, definitions]
     return "\n\n".join(filter(None, [*blocks, *below])) + "\n"
 
 

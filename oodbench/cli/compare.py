@@ -1,0 +1,105 @@
+"""`oodbench compare`: every method minus a baseline, with intervals, and what of it holds."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from oodbench.cli.parser import one_of
+from oodbench.cli.reading import add_results, check_known, names_in, read_ledger
+from oodbench.errors import UserError
+from oodbench.files import write_atomically
+from oodbench.report import difference_tables, differences, render
+from oodbench.report.differences import Comparison
+from oodbench.report.tables import DEFAULT_METRICS
+from oodbench.results.metrics import METRICS
+
+RECORDS: dict[str, Callable[[list[Comparison]], str]] = {
+    "csv": difference_tables.to_csv,
+    "json": difference_tables.to_json,
+}
+FIGURES = (".png", ".pdf")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_results(parser)
+    parser.add_argument(
+        "--baseline",
+        default=differences.BASELINE,
+        metavar="METHOD",
+        help=f"what all others are compared with, as results name it (default: {differences.BASELINE})",
+    )
+    parser.add_argument("--methods", default="", metavar="A,B", help="only these, as results name them (default: all)")
+    for name in ("suite", "setting"):
+        parser.add_argument(
+            f"--{name}",
+            action="append",
+            default=[],
+            metavar=name.upper(),
+            help=f"only this {name}, as tables name it; may be repeated (default: all)",
+        )
+    parser.add_argument(
+        "--metrics",
+        metavar="A,B",
+        help="of: " + ", ".join(METRICS) + f" (default: {','.join(DEFAULT_METRICS)})",
+    )
+    parser.add_argument(
+        "--format",
+        default="text",
+        type=one_of("format", render.FORMATS),
+        metavar="F",
+        help=", ".join(render.FORMATS) + " (default: text)",
+    )
+    parser.add_argument(
+        "--figure", metavar="FILE", help="draw the differences of one suite too, into FILE.png or FILE.pdf"
+    )
+
+
+def main(given: argparse.Namespace) -> int:
+    folder = Path(given.folder)
+    figure = _figure(given.figure)
+    ledger = read_ledger(folder, given.beside)
+    check_known("suite of these results", given.suite, ledger.suites)
+    check_known("setting of these results", given.setting, {each.setting for each in ledger.results})
+    shown = ledger.filtered(
+        lambda each: (
+            (not given.suite or each.suite_label in given.suite)
+            and (not given.setting or each.setting in given.setting)
+        )
+    )
+    methods = names_in("method of these results", given.methods, {each.method for each in shown.results})
+    metrics = DEFAULT_METRICS if given.metrics is None else names_in("metric", given.metrics, METRICS)
+    compared = differences.compare(shown, given.baseline, methods, metrics)
+    if figure is not None and len(compared) > 1:
+        raise UserError(f"--figure shows one table, and these are {len(compared)}; choose with --suite or --setting")
+    left_out = set(shown.suites) - {each.suite for each in compared}
+    if left_out:
+        names = ", ".join(sorted(left_out))
+        print(f"oodbench: nothing to compare with {given.baseline} in {names}; left out", file=sys.stderr)
+    if given.format in RECORDS:
+        print(RECORDS[given.format](compared), end="")
+    else:
+        tables = [table for each in compared for table in difference_tables.tables(each)]
+        print(render.render(tables, given.format), end="")
+    if figure is not None:
+        _draw(compared[0], figure, folder)
+    return 0
+
+
+def _figure(given: str | None) -> Path | None:
+    if given is None:
+        return None
+    path = Path(given)
+    if path.suffix not in FIGURES:
+        raise UserError(f"--figure {given} is neither PNG nor PDF; give a name that ends in {' or '.join(FIGURES)}")
+    return path
+
+
+def _draw(comparison: Comparison, path: Path, folder: Path) -> None:
+    """The figure, with its caption beside it."""
+    from oodbench.report.figures import differences as figure
+    from oodbench.report.figures import style
+
+    encoded = style.encode(figure.drawing_of(comparison), folder)
+    for target, content in ((path, encoded[path.suffix[1:]]), (path.with_suffix(".txt"), encoded["txt"])):
+        write_atomically(target, lambda file: file.write(content))  # noqa: B023

@@ -1,0 +1,158 @@
+"""Differences between methods as tables, and as text for other programs."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from oodbench.report.cells import Cell
+from oodbench.report.differences import RECORDS, UNCERTAIN, Comparison, records
+from oodbench.report.tables import Entry, PrintedRow, Row, Table, method_name
+from oodbench.results import statistics
+from oodbench.results.statistics import Interval
+
+
+@dataclass(frozen=True)
+class _Cell(Cell):
+    """What stands in one place, and below it."""
+
+    value: float | None = None
+    entry: Entry = Entry("–")
+    below: Entry = Entry("")
+
+    @property
+    def mean(self) -> float | None:
+        return self.value
+
+
+@dataclass(frozen=True)
+class _Row(Row):
+    label: str = ""  # of the line below
+
+    @cached_property
+    def lines(self) -> list[PrintedRow]:
+        cells = [cell for cell in self.cells if isinstance(cell, _Cell)]
+        printed = [PrintedRow(self.heads, [cell.entry for cell in cells], True)]
+        if any(cell.below.text for cell in cells):
+            printed.append(self._below(self.label, [cell.below for cell in cells]))
+        return printed
+
+
+@dataclass(frozen=True)
+class _Table(Table):
+    first_line: str = ""
+
+    @property
+    def seeds_line(self) -> str:
+        return self.first_line
+
+    @property
+    def definitions(self) -> str:
+        return super().definitions.replace("In percent.", "In percent." if self.notes else "").strip()
+
+
+def tables(comparison: Comparison) -> list[Table]:
+    """The differences by setting; and where there are several settings, what they come to."""
+    by_setting = [_difference_table(comparison)]
+    return by_setting + ([_summary_table(comparison)] if len(comparison.settings) > 1 else [])
+
+
+def _difference_table(comparison: Comparison) -> Table:
+    rows = []
+    for method in (comparison.baseline, *comparison.others):
+        places = [(setting, metric.name) for setting in comparison.settings for metric in comparison.metrics]
+        cells = [_cell(comparison, *place, method) for place in places]
+        rows.append(_row(comparison, method, list(cells), "p, above"))
+    name = method_name(comparison.methods[comparison.baseline])
+    first = (
+        f"{name} as it is, and every other method minus {name}. Bold, on a terminal a star: the difference holds, "
+        "p < .05 after Holm over the rows of a column."
+    )
+    above = (
+        f"p, above: p after Holm, and the share of {statistics.DRAWS:,} bootstrap draws of seeds and images in which "
+        f"the method ranks above {name}."
+    )
+    return _table(comparison, comparison.settings, rows, first, (" ".join([*comparison.how, above]),))
+
+
+def _cell(comparison: Comparison, setting: str, metric: str, method: str) -> _Cell:
+    cell = _Cell(setting=setting)
+    if method == comparison.baseline:
+        column = comparison.columns[setting, metric]
+        if method not in column.samples:
+            return cell
+        mean, interval = column.samples[method].mean, statistics.interval(column, method)
+        text = f"{100 * mean:.2f}" + (f" [{100 * interval.low:.2f}, {100 * interval.high:.2f}]" if interval else "")
+        note = UNCERTAIN.get(interval.kind, "") if interval else ""
+        return replace(cell, value=mean, note=note, entry=Entry(text, note=note))
+    difference, note = comparison.differences[setting, metric].get(method), comparison.note(setting, metric, method)
+    if difference is None:
+        bare = comparison.bare(setting, metric, method)
+        return replace(
+            cell, value=bare, note=note, entry=Entry("–" if bare is None else _signed(100 * bare), note=note)
+        )
+    entry = Entry(difference_text(difference.interval), note=note, best=difference.is_significant)
+    below = Entry(f"{p_text(difference.adjusted)}, {100 * difference.share_above:.0f} %")
+    return replace(cell, value=difference.interval.mean, note=note, entry=entry, below=below)
+
+
+def _summary_table(comparison: Comparison) -> Table:
+    rows = []
+    for method in (comparison.baseline, *comparison.others):
+        cells: list[Cell] = []
+        for metric in comparison.metrics:
+            rank = comparison.mean_rank(metric.name, method)
+            counts = "/".join(map(str, comparison.tally(metric.name, method)))
+            entry = Entry("" if method == comparison.baseline else counts)
+            below = Entry("" if rank is None else f"{rank:.1f}")
+            cells.append(_Cell(value=rank, entry=entry, below=below))
+        rows.append(_row(comparison, method, cells, "mean rank"))
+    name = method_name(comparison.methods[comparison.baseline])
+    title = f"{len(comparison.settings)} settings"
+    first = (
+        f"Wins/ties/losses against {name} over settings, by differences that hold (p < .05 after Holm over the rows of "
+        "a column), and the mean rank among these methods, 1 the best."
+    )
+    table = _table(comparison, [title], rows, first, ())
+    return replace(table, part=", ".join(filter(None, [comparison.part, "over settings"])))
+
+
+def _row(comparison: Comparison, method: str, cells: list[Cell], label: str) -> Row:
+    run = comparison.methods[method]
+    group = "Baseline" if method == comparison.baseline else run.group
+    return _Row(method, group, cells, (method_name(run),), label=label)
+
+
+def _table(comparison: Comparison, settings: list[str], rows: list[Row], first: str, notes: tuple[str, ...]) -> Table:
+    return _Table(
+        comparison.suite, settings, comparison.metrics, rows, part=comparison.part, notes=notes, first_line=first
+    )
+
+
+def difference_text(interval: Interval) -> str:
+    """`+0.99 [+0.12, +1.86]`, in points of percent."""
+    mean, low, high = (_signed(100 * value) for value in (interval.mean, interval.low, interval.high))
+    return f"{mean} [{low}, {high}]"
+
+
+def _signed(points: float) -> str:
+    text = f"{points:+.2f}"
+    return text.replace("-", "−") if float(text) else text[1:]
+
+
+def p_text(p: float) -> str:
+    return "< .001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
+
+
+def to_csv(comparisons: Sequence[Comparison]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, RECORDS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records(comparisons))
+    return text.getvalue()
+
+
+def to_json(comparisons: Sequence[Comparison]) -> str:
+    return json.dumps(records(comparisons), indent=1, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,0 +1,59 @@
+"""Methods minus a baseline with their intervals, a panel for each setting and metric."""
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from oodbench.report.differences import Comparison
+from oodbench.report.figures import style
+from oodbench.report.figures.studies import Drawing
+from oodbench.report.tables import method_name, plain
+from oodbench.results.metrics import Metric
+
+WIDTH, LEAST_WIDTH, ROW = 1.9, 4.2, 0.19  # inches of a panel, of the figure, and of a method
+
+
+def drawing_of(comparison: Comparison) -> Drawing:
+    """Filled markers are differences that hold after Holm; the others' intervals may well leave out zero."""
+    with style.applied():
+        figure = _figure(comparison)
+    name = method_name(comparison.methods[comparison.baseline])
+    caption = (
+        f"Methods minus {name} on {comparison.suite}, in points of percent, with 95 % intervals. Filled: p < .05 after "
+        f"Holm over the methods of a panel; of the arrows, the direction that is better. {' '.join(comparison.how)}"
+    )
+    return Drawing(figure, caption, comparison.sources)
+
+
+def _figure(comparison: Comparison) -> Figure:
+    rows, columns = len(comparison.settings), len(comparison.metrics)
+    height = rows * (ROW * len(comparison.others) + 0.7) + 0.5
+    figure = Figure(figsize=(max(LEAST_WIDTH, WIDTH * columns + 1.2), height), layout="constrained")
+    FigureCanvasAgg(figure)
+    name = method_name(comparison.methods[comparison.baseline])
+    figure.suptitle(plain(f"{comparison.suite}: difference to {name}, points of percent"))
+    panels = figure.subplots(rows, columns, squeeze=False, sharey=True)
+    for setting, row in zip(comparison.settings, panels, strict=True):
+        for metric, axes in zip(comparison.metrics, row, strict=True):
+            _panel(axes, comparison, setting, metric)
+        row[0].set_ylabel(plain(setting))
+    return figure
+
+
+def _panel(axes: Axes, comparison: Comparison, setting: str, metric: Metric) -> None:
+    colour, marker = (style.BLUE, "o") if metric.higher_is_better else (style.VERMILION, "^")
+    for place, method in enumerate(comparison.others):
+        difference = comparison.differences[setting, metric.name].get(method)
+        if difference is None:
+            continue
+        found = difference.interval
+        mean, low, high = (100 * value for value in (found.mean, found.low, found.high))
+        axes.plot([low, high], [place, place], color=colour, linewidth=1)
+        fill = colour if difference.is_significant else "white"
+        axes.plot(mean, place, marker, color=colour, markerfacecolor=fill, zorder=3)
+    axes.axvline(0, color=style.BLACK, linewidth=0.8)
+    axes.set_yticks(
+        range(len(comparison.others)), [method_name(comparison.methods[each]) for each in comparison.others]
+    )
+    axes.set_ylim(len(comparison.others) - 0.5, -0.5)  # the first on top
+    axes.set_title(f"{metric.title} {'→' if metric.higher_is_better else '←'} better")
