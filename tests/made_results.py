@@ -3,10 +3,13 @@
 from dataclasses import replace
 from functools import cache
 
+import numpy as np
+
 from oodbench.config import suite as suites
 from oodbench.config.registry import Registry
 from oodbench.config.suite import Setting
-from oodbench.results.result import ComponentRun, Config, DataRead, MethodRun, Result
+from oodbench.results.metrics import Scored, evaluate
+from oodbench.results.result import ComponentRun, Config, DataRead, MethodRun, Result, write
 
 CARDS = Registry().cards
 GROUP = "Learning with wild data"
@@ -65,3 +68,24 @@ def a_result(suite="digits-c", method="scone", setting="unseen-digits", seed=0, 
     if values["config"] is None:
         values["config"] = config(**{"suite": suite, **made} if "contents" not in made else made)
     return Result(**values)
+
+
+def with_scores(result, folder, id_correct, covariate_correct=None, id_scores=None, semantic_scores=(1.0,)):
+    """The same, written with raw scores and the metrics that follow; `…_correct` say which images are classified so."""
+
+    def split(correct, scores=None):
+        correct = np.asarray(correct)
+        scores = np.zeros(len(correct)) if scores is None else np.asarray(scores, float)
+        return Scored(scores, predictions=correct.astype(int), labels=np.ones(len(correct), int))
+
+    semantic = np.asarray(semantic_scores, float)
+    scores = {
+        "id": split(id_correct, id_scores),
+        "covariate": split(id_correct if covariate_correct is None else covariate_correct),
+        "semantic": Scored(semantic, predictions=np.zeros(len(semantic), int)),
+    }
+    path = folder / result.suite_label / result.setting / result.method / f"seed{result.seed}-{result.variant}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = replace(result, metrics=evaluate(**scores))
+    write(made, path, scores, [])
+    return replace(made, path=path)

@@ -12,7 +12,7 @@ from oodbench.cli.progress import Lines, Terminal, duration, outcome, training_n
 from oodbench.cli.reading import report_problems
 from oodbench.errors import UserError
 from oodbench.files import write_text
-from oodbench.report import render, tables
+from oodbench.report import beside, render, tables
 from oodbench.results.folder import read_folder
 from oodbench.results.selection import TRAINING_DOMAIN
 from oodbench.running import request as requests
@@ -161,6 +161,8 @@ def _print_tables(planned: "Plan") -> None:
     results, problems = read_folder(home)
     report_problems(problems)
     built = tables.build(results, selection=planned.request.selection)
+    if beside.has_stand_ins(planned.suite.name, planned.suite.preset):
+        built = beside.with_reported(built, results)
     for format, name in (("markdown", "table.md"), ("latex", "table.tex")):
         text, path = render.render(built, format), home / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:

@@ -37,6 +37,8 @@ def _show_outcome(result: Result) -> None:
     for name, value in result.metrics.items():
         title = METRICS[name].title if name in METRICS else ""
         print(f"  {name:20} {100 * value:6.2f}  {title}".rstrip())
+    if result.notes.get("not_converged"):
+        print(f"\ndid not converge: {result.notes['not_converged']}")
 
 
 def _show_configuration(result: Result) -> None:

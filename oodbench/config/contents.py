@@ -106,6 +106,7 @@ class Contents:
     settings: list[Column]
     corruptions: str | None = None  # a module of oodbench/data/corruptions, whose kinds are covariate sets
     semantic: dict[str, Source] = field(default_factory=dict)
+    groups: dict[str, list[str]] = field(default_factory=dict)  # of semantic sets, near or far: a table averages each
     covariate: dict[str, Source] = field(default_factory=dict)  # further ones: data sets or domains, labelled as the ID
     splits: Splits = field(default_factory=Splits)
     wild: bool = True  # false: no unlabelled mixture is to be had

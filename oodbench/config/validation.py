@@ -21,6 +21,7 @@ def check(contents: Contents) -> None:
     """A misfit names the place in the suite file."""
     _check_sources(contents)
     _check_names(contents)
+    _check_groups(contents)
     _check_network(contents)
     _check_recipes(contents)
     _check_splits(contents)
@@ -61,6 +62,15 @@ def _check_names(contents: Contents) -> None:
     for place in [(kind, name) for kind in ("semantic", "covariate", "presets") for name in getattr(contents, kind)]:
         if not re.fullmatch(r"\w[\w.+-]*", str(place[-1])):
             raise Misfit(place, "expected a name of letters, digits and . + - _ alone, since folders bear it")
+
+
+def _check_groups(contents: Contents) -> None:
+    for name, members in contents.groups.items():
+        for i, member in enumerate(members):
+            if member not in contents.semantic:
+                raise Misfit(("groups", name, i), str(unknown("semantic set", member, contents.semantic)))
+        if not members or len(set(members)) < len(members):
+            raise Misfit(("groups", name), f"expected at least one semantic set and none twice, got {members}")
 
 
 def _check_network(contents: Contents) -> None:

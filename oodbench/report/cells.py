@@ -1,13 +1,15 @@
-"""One number of a table: runs in, mean and standard error over seeds out, with what a reader must know about them."""
+"""One number of a table: runs in; its mean over seeds, the interval, and what a reader must know about them out."""
 
 import math
-import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from oodbench.report.numbers import Number
+from oodbench.results import statistics
 from oodbench.results.measurement import Measurement, Runs
 from oodbench.results.metrics import Metric
+from oodbench.results.samples import Interval, Sample, interval_of_rate
 
 LONGEST_NOTE = 200  # characters of an error message under a table; the result file has all of it
 
@@ -16,27 +18,41 @@ LONGEST_NOTE = 200  # characters of an error message under a table; the result f
 class Cell:
     """One number, a rate in [0, 1], or the reason why there is none."""
 
-    mean: float | None
-    standard_error: float | None  # None below two seeds
-    seeds: int
-    note: str  # what a reader must know about the number; empty if nothing
-    best: bool = False
+    sample: Sample | None = None  # the number under each seed, and how it varies with images
+    note: str = ""  # what a reader must know about the number; empty if nothing
+    best: bool = False  # or not distinguishable from the best
     setting: str = ""
     decimals: int = 2
     reported: tuple[Number, ...] = ()  # the first is what the difference is to
+
+    @property
+    def mean(self) -> float | None:
+        return None if self.sample is None else self.sample.mean
+
+    @property
+    def seeds(self) -> int:
+        return 0 if self.sample is None else len(self.sample.values)
+
+    @cached_property
+    def interval(self) -> Interval | None:
+        """Of 95 %; None where nothing is known but one value."""
+        return None if self.sample is None else interval_of_rate(self.sample)
 
     @property
     def percent(self) -> str:
         return "–" if self.mean is None else f"{100 * self.mean:.{self.decimals}f}"
 
     @property
-    def error_percent(self) -> str:
-        return "" if self.standard_error is None else f"{100 * self.standard_error:.{self.decimals}f}"
+    def margin_percent(self) -> str:
+        """Half of the interval: what stands after ±."""
+        return "" if self.interval is None else f"{100 * self.interval.margin:.{self.decimals}f}"
 
     @property
     def difference(self) -> float | None:
-        """To what is reported, as that is printed."""
-        return None if self.mean is None or not self.reported else (100 * self.mean - self.reported[0].percent) / 100
+        """To what is reported, as that is printed; None where only directions compare."""
+        if self.mean is None or not self.reported or not self.reported[0].is_comparable:
+            return None
+        return (100 * self.mean - self.reported[0].percent) / 100
 
 
 def notes_of(runs: Runs) -> list[str]:
@@ -44,6 +60,7 @@ def notes_of(runs: Runs) -> list[str]:
     notes = failures(runs)
     if runs.ok and runs.failed:
         notes.insert(0, f"only {_seeds(runs.ok)}")
+    notes += _not_converged(runs)
     incomplete = [each for each in runs.ok if each.choice is not None and each.choice.passed_over]
     if incomplete:
         notes.append(f"selected without draws that failed or lack pairs ({_seeds(incomplete)})")
@@ -60,43 +77,52 @@ def failures(runs: Runs) -> list[str]:
     return [f"failed: {reason} ({_seeds(some)})" for reason, some in reasons.items()]
 
 
-def measured(runs: Runs, metric: Metric) -> Cell:
-    recorded = {each.seed: float(each.metrics.get(metric.name, math.nan)) for each in runs.ok}
-    lacking = [each for each in runs.ok if not math.isfinite(recorded[each.seed])]
-    notes = notes_of(runs)
+def _not_converged(runs: Runs) -> list[str]:
+    """Of networks that are shown as they were at the end of a training that says so; of several seeds the first's."""
+    shown = [each for each in runs.ok if each.choice is None or each.choice.is_last]
+    unfinished = [each for each in shown if each.result.notes.get("not_converged")]
+    reasons = list(dict.fromkeys(_cut(str(each.result.notes["not_converged"])) for each in unfinished))
+    if not reasons:
+        return []
+    if len(reasons) == 1:
+        return [f"did not converge: {reasons[0]} ({_seeds(unfinished)})"]
+    return [f"did not converge under {_seeds(unfinished)} (seed {unfinished[0].seed}: {reasons[0]})"]
+
+
+def measured(runs: Sequence[Runs], metric: Metric, sample: Sample | None) -> Cell:
+    """Of one setting, or the mean over several."""
+    notes = [note for some in runs for note in (*notes_of(some), *_lacking(some, metric))]
+    return Cell(sample, "; ".join(dict.fromkeys(notes)))
+
+
+def _lacking(runs: Runs, metric: Metric) -> list[str]:
+    lacking = [each for each in runs.ok if not math.isfinite(each.metrics.get(metric.name, math.nan))]
     earlier = [each for each in lacking if each.choice is not None and not each.choice.is_last]
+    others = [each for each in lacking if each not in earlier]
+    notes = []
     if earlier:
         notes.append(f"{metric.title} is known at the last checkpoint, and an earlier one selected ({_seeds(earlier)})")
-    unknown_why = [each for each in lacking if each not in earlier]
-    if unknown_why:
-        notes.append(f"{metric.title} not recorded ({_seeds(unknown_why)})")
-    return summary([value for value in recorded.values() if math.isfinite(value)], notes)
+    if others:
+        notes.append(f"{metric.title} not recorded ({_seeds(others)})")
+    return notes
 
 
-def average(columns: Sequence[Runs], metric: Metric) -> Cell:
-    """Of several settings, taken for each seed that all of them have and then over seeds."""
-    by_seed = [{r.seed: r.metrics[metric.name] for r in runs.ok if metric.name in r.metrics} for runs in columns]
-    seeds = sorted(set.intersection(*map(set, by_seed)))
-    notes = dict.fromkeys(note for runs in columns for note in notes_of(runs))
-    return summary([sum(values[seed] for values in by_seed) / len(by_seed) for seed in seeds], list(notes))
-
-
-def summary(values: Sequence[float], notes: Sequence[str] = ()) -> Cell:
-    """Mean and standard error over seeds."""
-    mean = statistics.fmean(values) if values else None
-    error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-    return Cell(mean, error, len(values), "; ".join(notes))
+def summary(values: Mapping[int, float]) -> Cell:
+    """Of a number that raw scores do not give, by seed."""
+    return Cell(Sample(dict(values))) if values else Cell()
 
 
 def mark_best(grid: list[list[Cell]], metrics: Sequence[Metric]) -> None:
-    """The best of each column. Means are compared as printed, so that equal figures are equally bold."""
+    """In each column the best, and what is not distinguishable from it. Equal figures are equally bold."""
     for column, metric in enumerate(metrics):
-        printed = [(float(cells[column].percent), cells) for cells in grid if cells[column].mean is not None]
-        if len(printed) > 1:
-            best = (max if metric.higher_is_better else min)(value for value, _ in printed)
-            for value, cells in printed:
-                if value == best:
-                    cells[column] = replace(cells[column], best=True)
+        cells = {str(i): cells[column] for i, cells in enumerate(grid)}
+        samples = {row: cell.sample for row, cell in cells.items() if cell.sample is not None}
+        if len(samples) > 1:
+            chosen = statistics.not_distinguishable(statistics.Column(metric, samples))
+            best = (max if metric.higher_is_better else min)(float(cells[row].percent) for row in samples)
+            chosen |= {row for row in samples if float(cells[row].percent) == best}
+            for row in chosen:
+                grid[int(row)][column] = replace(cells[row], best=True)
 
 
 def _seeds(some: list[Measurement]) -> str:

@@ -18,8 +18,13 @@ from oodbench.results.statistics import Interval
 class _Cell(Cell):
     """What stands in one place, and below it."""
 
+    value: float | None = None
     entry: Entry = Entry("–")
     below: Entry = Entry("")
+
+    @property
+    def mean(self) -> float | None:
+        return self.value
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class _Table(Table):
 
     @property
     def definitions(self) -> str:
-        return super().definitions.replace("In percent, best in bold.", "In percent." if self.notes else "").strip()
+        return super().definitions.replace("In percent.", "In percent." if self.notes else "").strip()
 
 
 def tables(comparison: Comparison) -> list[Table]:
@@ -73,7 +78,7 @@ def _difference_table(comparison: Comparison) -> Table:
 
 
 def _cell(comparison: Comparison, setting: str, metric: str, method: str) -> _Cell:
-    cell = _Cell(None, None, 0, "", setting=setting)
+    cell = _Cell(setting=setting)
     if method == comparison.baseline:
         column = comparison.columns[setting, metric]
         if method not in column.samples:
@@ -81,14 +86,16 @@ def _cell(comparison: Comparison, setting: str, metric: str, method: str) -> _Ce
         mean, interval = column.samples[method].mean, statistics.interval(column, method)
         text = f"{100 * mean:.2f}" + (f" [{100 * interval.low:.2f}, {100 * interval.high:.2f}]" if interval else "")
         note = UNCERTAIN.get(interval.kind, "") if interval else ""
-        return replace(cell, mean=mean, note=note, entry=Entry(text, note=note))
+        return replace(cell, value=mean, note=note, entry=Entry(text, note=note))
     difference, note = comparison.differences[setting, metric].get(method), comparison.note(setting, metric, method)
     if difference is None:
         bare = comparison.bare(setting, metric, method)
-        return replace(cell, mean=bare, note=note, entry=Entry("–" if bare is None else _signed(100 * bare), note=note))
+        return replace(
+            cell, value=bare, note=note, entry=Entry("–" if bare is None else _signed(100 * bare), note=note)
+        )
     entry = Entry(difference_text(difference.interval), note=note, best=difference.is_significant)
     below = Entry(f"{p_text(difference.adjusted)}, {100 * difference.share_above:.0f} %")
-    return replace(cell, mean=difference.interval.mean, note=note, entry=entry, below=below)
+    return replace(cell, value=difference.interval.mean, note=note, entry=entry, below=below)
 
 
 def _summary_table(comparison: Comparison) -> Table:
@@ -100,7 +107,7 @@ def _summary_table(comparison: Comparison) -> Table:
             counts = "/".join(map(str, comparison.tally(metric.name, method)))
             entry = Entry("" if method == comparison.baseline else counts)
             below = Entry("" if rank is None else f"{rank:.1f}")
-            cells.append(_Cell(rank, None, 0, "", entry=entry, below=below))
+            cells.append(_Cell(value=rank, entry=entry, below=below))
         rows.append(_row(comparison, method, cells, "mean rank"))
     name = method_name(comparison.methods[comparison.baseline])
     title = f"{len(comparison.settings)} settings"

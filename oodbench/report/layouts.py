@@ -10,21 +10,20 @@ from typing import Literal
 
 from oodbench.errors import UserError, unknown
 from oodbench.report import reported as sources
+from oodbench.report.beside import with_reported, without_reported
 from oodbench.report.cells import Cell, mark_best
-from oodbench.report.lookup import ResultIndex, means
+from oodbench.report.lookup import ResultIndex
 from oodbench.report.numbers import SHOWN, Number
 from oodbench.report.origins import replaced
 from oodbench.report.reported import Layout, Reference
 from oodbench.report.tables import DEFAULT_METRICS, Row, Table, checked_seeds
 from oodbench.report.tables import build as own_tables
 from oodbench.results.ledger import Ledger, as_ledger
-from oodbench.results.metrics import Metric
 from oodbench.results.result import Result
 from oodbench.results.selection import TRAINING_DOMAIN, describe, select
 
 AUTO = "auto"
 AT_EVERY_CHECKPOINT = ("covariate_acc", "id_acc")  # a table that shows more shows the last
-NOTHING_REPORTED = "Nothing is reported for these cells."
 
 
 def names() -> list[str]:
@@ -75,17 +74,22 @@ def build(
         return built
     tables: list[Table] = []
     for suite in ledger.suites.values():
-        own = own_tables(suite, seeds=seeds, selection=selection or TRAINING_DOMAIN)
-        tables += _smallest_cover(all_of(suite, lowest, selection)) or with_reported(own, suite)
+        covering = _smallest_cover(all_of(suite, lowest, selection))
+        if covering:
+            tables += [fill(sources.layout(each.layout), suite, lowest, selection) for each in covering]
+        else:
+            own = own_tables(suite, seeds=seeds, selection=selection or TRAINING_DOMAIN)
+            tables += with_reported(own, suite)
     return tables
 
 
 def all_of(
     ledger: Ledger, seeds: int | None = None, selection: str | None = None, source: str = sources.PAPER
 ) -> list[Table]:
-    """Every table of a source for the results of one suite and preset, filled or not."""
+    """Every table of a source for the results of one suite and preset, filled or not. Reads no raw scores."""
     layouts = [sources.layout(name) for name in sources.reference(source).layouts]
-    return [fill(each, ledger, seeds, selection) for each in layouts if each.table.suite == ledger.newest.suite]
+    own = [each for each in layouts if each.table.suite == ledger.newest.suite]
+    return [fill(each, ledger, seeds, selection, images=False) for each in own]
 
 
 def _smallest_cover(tables: list[Table]) -> list[Table]:
@@ -115,12 +119,14 @@ def _is_filled(cell: Cell) -> bool:
     return cell.mean is not None or bool(cell.note)
 
 
-def fill(layout: Layout, ledger: Ledger, seeds: int | None = None, selection: str | None = None) -> Table:
+def fill(
+    layout: Layout, ledger: Ledger, seeds: int | None = None, selection: str | None = None, images: bool = True
+) -> Table:
     """One table of a source with results of one suite and preset."""
     table, rule = layout.table, selection or layout.table.selection
     last_only = not {*table.metrics} <= {*AT_EVERY_CHECKPOINT}
     selected = select(ledger.filtered(lambda result: _has_values(result, table.trainer)), rule, last_only)
-    index = ResultIndex(selected, table, seeds)
+    index = ResultIndex(selected, table, seeds, images)
     metrics = [SHOWN[name] for name in table.metrics]
     rows, grid = [], []
     for (group, row), reported in zip(table.rows, layout.numbers, strict=True):
@@ -136,7 +142,7 @@ def fill(layout: Layout, ledger: Ledger, seeds: int | None = None, selection: st
         ]
         grid.append(cells)
         heads = (group.name, row.label) if len(table.heads) > 1 else (row.label,)
-        rows.append(Row(method, group.name if len(table.heads) == 1 else "", cells, heads))
+        rows.append(Row(method, group.name if len(table.heads) == 1 else "", cells, heads, index.trainer_of(method)))
     if table.best:
         mark_best(grid, metrics * len(table.columns))
     caption = [table.caption, f"As {layout.printed_in}.", describe(selected.values(), rule, last_only)]
@@ -173,42 +179,4 @@ def _differing(number: Number, reference: Reference) -> list[Number]:
         if line[0].methods == number.methods and [n.value for n in line] != [n.value for n in row]
         for other in line
         if (other.settings, other.metric) == (number.settings, number.metric)
-    ]
-
-
-def with_reported(tables: list[Table], results: Ledger | Sequence[Result]) -> list[Table]:
-    """Tables in our own layout with the paper's numbers in their cells."""
-    reported: dict[tuple[str, str, str], list[Number]] = {}
-    for number in sources.reference(sources.PAPER).all:
-        for method in number.methods:
-            if len(number.settings) == 1:
-                reported.setdefault((number.suite, method, number.metric), []).append(number)
-    examples = {(result.suite_label, result.setting): result for result in as_ledger(results).results}
-
-    def add(table: Table, row: Row, cell: Cell, metric: Metric) -> Cell:
-        example = examples.get((table.suite, cell.setting))
-        candidates = reported.get((example.suite, row.method, metric.name), []) if example else []
-        fitting = [number for number in candidates if example and means(number.settings[0], example)]
-        return replace(cell, reported=tuple(fitting[:1]))
-
-    done = []
-    for table in tables:
-        metrics = table.metrics * len(table.settings)
-        rows = [
-            replace(row, cells=[add(table, row, c, m) for c, m in zip(row.cells, metrics, strict=True)])
-            for row in table.rows
-        ]
-        has_any = any(cell.reported for row in rows for cell in row.cells)
-        done.append(replace(table, rows=rows, reported_notes=() if has_any else (NOTHING_REPORTED,)))
-    return done
-
-
-def without_reported(tables: list[Table]) -> list[Table]:
-    return [
-        replace(
-            table,
-            rows=[replace(row, cells=[replace(cell, reported=()) for cell in row.cells]) for row in table.rows],
-            reported_notes=(),
-        )
-        for table in tables
     ]

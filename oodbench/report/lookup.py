@@ -4,23 +4,29 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from oodbench.config.suite import NONE, setting_values
-from oodbench.report.cells import Cell, average, measured, summary
-from oodbench.report.numbers import OUT_SHARE
+from oodbench.report.cells import Cell, measured, summary
+from oodbench.report.evidence import Evidence
+from oodbench.report.numbers import OUT_SHARE, SHOWN
 from oodbench.report.reported import ReportedRow, ReportedTable
 from oodbench.results.ledger import Place, examples_of
 from oodbench.results.measurement import Runs
 from oodbench.results.metrics import Metric
 from oodbench.results.result import Result
 
-EMPTY = Cell(None, None, 0, "")
+EMPTY = Cell()
 
 
 class ResultIndex:
     """Runs of one suite and preset, looked up as a table of a paper names them."""
 
-    def __init__(self, runs: Mapping[Place, Runs], table: ReportedTable, seeds: int | None) -> None:
+    def __init__(
+        self, runs: Mapping[Place, Runs], table: ReportedTable, seeds: int | None, images: bool = True
+    ) -> None:
         self.table = table
-        self.runs = {place: some.lowest(seeds) for place, some in runs.items()}
+        named = {method for _, row in table.rows for method in row.methods}
+        named |= {table.ablation.method} if table.ablation is not None else set()
+        self.runs = {place: some.lowest(seeds) for place, some in runs.items() if place[0] in named}
+        self.evidence = Evidence(self.runs, [SHOWN[name] for name in table.metrics], images)
         self.examples = examples_of(runs)
         self.names: dict[str, list[str]] = {}  # of settings as results have them, by the table's
         self.semantic: dict[str, str | None] = {}  # of each method, where the table leaves the set open
@@ -34,18 +40,28 @@ class ResultIndex:
     def cell(self, method: str, settings: Sequence[str], metric: Metric, row: ReportedRow) -> Cell:
         if metric is OUT_SHARE:
             return self._out_share(method, settings[0], row)
-        runs = [some for setting in settings if (some := self._runs(method, setting)) is not None]
-        if len(runs) < len(settings):
+        names = [name for setting in settings if (name := self._name(method, setting)) is not None]
+        if len(names) < len(settings):
             return EMPTY
-        return measured(runs[0], metric) if len(runs) == 1 else average(runs, metric)
+        return measured([self.runs[method, n] for n in names], metric, self.evidence.sample(method, names, metric))
+
+    def trainer_of(self, method: str) -> str:
+        """Empty if the method was not run."""
+        known = (runs.newest.config.method.trainer.name for (name, _), runs in self.runs.items() if name == method)
+        return next(known, "")
 
     def _runs(self, method: str, setting: str) -> Runs | None:
+        name = self._name(method, setting)
+        return None if name is None else self.runs[method, name]
+
+    def _name(self, method: str, setting: str) -> str | None:
+        """Of the setting as results have it."""
         names = self._names(method, setting)
         if _is_open(setting):
             if method not in self.semantic:
                 self.semantic[method] = self._usual_semantic(method)
             names = [name for name in names if self._semantic_of(name) == self.semantic[method]]
-        return self.runs[method, min(names)] if names else None
+        return min(names, default=None)
 
     def _names(self, method: str, setting: str) -> list[str]:
         """Of the settings that a method was run in and that the table may mean."""
@@ -72,8 +88,8 @@ class ResultIndex:
         for name in (method, ablation.method):
             runs = self._runs(name, setting)
             ok = runs.ok if runs is not None else []
-            noted = [_noted(each.result, ablation.hyperparameter, row.value) for each in ok]
-            values = [share for share in noted if share is not None]
+            noted = {each.seed: _noted(each.result, ablation.hyperparameter, row.value) for each in ok}
+            values = {seed: share for seed, share in noted.items() if share is not None}
             if values:
                 return summary(values)
         return EMPTY

@@ -39,6 +39,7 @@ class Number:
     runs: int
     selection: str
     marks: tuple[Mark, ...] = ()
+    is_comparable: bool = True  # or else in direction alone: ours is a stand-in for its setting
 
     @property
     def percent(self) -> float:

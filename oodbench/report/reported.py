@@ -96,6 +96,17 @@ class ReportedTable:
 
 
 @dataclass(frozen=True)
+class StandIn:
+    """Presets of ours whose semantic sets stand in for sets of the source, and how the two differ otherwise."""
+
+    suite: str
+    presets: list[str]
+    settings: dict[str, str]  # ours: theirs
+    here: str
+    there: str
+
+
+@dataclass(frozen=True)
 class Source:
     """The keys of a file."""
 
@@ -105,6 +116,7 @@ class Source:
     tables: dict[str, ReportedTable]
     also: str = ""  # another word for it
     quotes: list[str] = field(default_factory=list)  # other sources whose numbers it repeats
+    stand_ins: list[StandIn] = field(default_factory=list)  # shown beside each other, never checked
 
 
 @dataclass(frozen=True)

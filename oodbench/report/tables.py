@@ -1,26 +1,31 @@
-"""Results as tables, by default in the layout of the paper's main one. Reads no files, imports no torch.
+"""Results as tables, by default in the layout of the paper's main one. Reads raw scores, imports no torch.
 
 `layouts` makes the paper's other tables, `render` turns all of them into text.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import Literal
 
 from oodbench.config.registry import GROUPS, display_names
 from oodbench.errors import UserError, unknown
-from oodbench.report.cells import Cell, average, mark_best, measured, plain
+from oodbench.report import sentences
+from oodbench.report.averages import averages
+from oodbench.report.cells import Cell, mark_best, measured, plain
+from oodbench.report.evidence import Evidence
 from oodbench.report.numbers import Number
 from oodbench.report.origins import replaced
 from oodbench.results import selection as model_selection
-from oodbench.results.ledger import Ledger, Place, as_ledger, examples_of, in_order, methods_of
+from oodbench.results.ledger import Ledger, Place, as_ledger, in_order, methods_of
 from oodbench.results.measurement import Runs
 from oodbench.results.metrics import METRICS, Metric
+from oodbench.results.resampling import ACCURACIES
 from oodbench.results.result import MethodRun, Result
+from oodbench.results.samples import Sample
 
-__all__ = ["AVERAGE", "DEFAULT_METRICS", "GROUPS", "Cell", "Entry", "PrintedRow", "Row", "Table", "build", "plain"]
+__all__ = ["DEFAULT_METRICS", "GROUPS", "Cell", "Entry", "PrintedRow", "Row", "Table", "build", "plain"]
 # The paper's rows in its order; other methods come after them, by name.
 ORDER = (
     "msp", "odin", "energy", "mahalanobis", "vim", "knn",
@@ -31,7 +36,6 @@ ORDER = (
 DEFAULT_METRICS = ("covariate_acc", "id_acc", "fpr95", "auroc")
 SELF_EXPLANATORY = ("id_acc", "auroc")
 REPORTED = "reported"  # what stands before the numbers of the source that a table belongs to
-AVERAGE = "Average"  # a column over held-out domains
 TRANSDUCTIVE = "What learns with wild data saw unlabelled images of the held-out domain: those rows are transductive."
 
 
@@ -60,6 +64,7 @@ class Row:
     group: str
     cells: list[Cell]  # every metric of the first setting, then of the second, ...
     heads: tuple[str, ...]
+    trainer: str = ""
 
     @property
     def name(self) -> str:
@@ -68,12 +73,13 @@ class Row:
     @cached_property
     def lines(self) -> list[PrintedRow]:
         """What was measured; below it what is reported, and the difference."""
-        entries = [Entry(c.percent, c.error_percent, c.note, c.best) for c in self.cells]
+        entries = [Entry(c.percent, c.margin_percent, c.note, c.best) for c in self.cells]
         printed = [PrintedRow(self.heads, entries, True)]
-        sources = list(dict.fromkeys(number.label for cell in self.cells for number in cell.reported))
-        for source in sources:
-            numbers = [next((n for n in cell.reported if n.label == source), None) for cell in self.cells]
-            is_first = source == sources[0]
+        lines = list(dict.fromkeys(_line_of(number) for cell in self.cells for number in cell.reported))
+        for line in lines:
+            numbers = [next((n for n in cell.reported if _line_of(n) == line), None) for cell in self.cells]
+            source, is_comparable = line
+            is_first = is_comparable and line == lines[0]
             printed.append(self._below(REPORTED if is_first else source, [_reported_entry(n) for n in numbers]))
             if is_first:
                 printed.append(self._below("difference", [_difference_entry(cell) for cell in self.cells]))
@@ -99,6 +105,11 @@ def printed_name(method: str, display: str = "") -> str:
 def display_of(result: Result) -> str:
     """The name as its author spells it, on one line."""
     return plain(result.config.method.display)
+
+
+def _line_of(number: Number) -> tuple[str, bool]:
+    """What stands before the numbers of a source, and whether they compare with ours."""
+    return number.label if number.is_comparable else f"{REPORTED} ({number.settings[0]})", number.is_comparable
 
 
 def _reported_entry(number: Number | None) -> Entry:
@@ -150,29 +161,30 @@ class Table:
         return {note: _letters(i) for i, note in enumerate(notes)}
 
     @property
+    def seeds(self) -> str:
+        """How many seeds stand behind the numbers, without a full stop."""
+        return sentences.seeds(self.rows) or "No run succeeded"
+
+    @property
     def seeds_line(self) -> str:
-        """How many seeds stand behind the numbers, and which methods differ from most."""
-        counts = [{cell.seeds for cell in row.cells if cell.seeds} for row in self.rows]
-        tally = Counter(n for row in counts for n in row)
-        if not tally:
-            return "No run succeeded."
-        usual = max(tally, key=lambda n: (tally[n], n))
-        line = "One seed" if usual == 1 else f"Mean ± standard error over {usual} seeds"
-        for row, seeds in zip(self.rows, counts, strict=True):
-            if seeds - {usual}:
-                line += f"; {row.name}: {' or '.join(map(str, sorted(seeds)))}"
-        return line + (". ±: standard error over seeds." if usual == 1 and len(tally) > 1 else ".")
+        """The same, and what stands after ±."""
+        return f"{self.seeds}. {sentences.intervals(self.rows, self.metrics)}".strip()
 
     @property
     def definitions(self) -> str:
-        defined = [f"{m.title}: {m.summary}." for m in self.metrics if m.name not in SELF_EXPLANATORY]
-        return " ".join(["In percent, best in bold." if self.marks_best else "In percent.", *defined])
+        has_best = any(cell.best for row in self.rows for cell in row.cells)
+        return " ".join(["In percent.", *([f"Bold: {sentences.BEST}."] if has_best else []), *self.metric_definitions])
+
+    @property
+    def metric_definitions(self) -> list[str]:
+        return [f"{m.title}: {m.summary}." for m in self.metrics if m.name not in SELF_EXPLANATORY]
 
     @property
     def remarks(self) -> list[str]:
         """Sentences below the table, each a line of its own."""
         empty = any(cell.mean is None and not cell.note for row in self.rows for cell in row.cells)
-        return [*self.notes, *self.reported_notes, *(["–: not run, or not recorded."] if empty else [])]
+        dash = "–: not run, or not recorded." if empty else ""
+        return list(filter(None, [sentences.erm_line(self), *self.notes, *self.reported_notes, dash]))
 
     def opens_group(self, i: int) -> bool:
         return i == 0 or self._group(i) != self._group(i - 1)
@@ -186,11 +198,13 @@ def build(
     metrics: Sequence[str] = DEFAULT_METRICS,
     seeds: int | Literal["all"] = "all",
     selection: str | None = model_selection.TRAINING_DOMAIN,
+    images: bool = True,
 ) -> list[Table]:
     """A table per suite, two where domains are held out with and without a semantic set.
 
     `seeds` keeps that many of the lowest seeds of each method and setting; `selection` chooses a checkpoint of results
-    that have several, None takes them as they were at the end.
+    that have several, None takes them as they were at the end. Without `images` no raw scores are read, and intervals
+    are over seeds alone.
     """
     for name in metrics:
         if name not in METRICS:
@@ -201,18 +215,19 @@ def build(
     shown = [METRICS[name] for name in dict.fromkeys(metrics)]
     tables = []
     for suite, ledger in as_ledger(results).suites.items():
-        notes = replaced(ledger.results)
+        origins = replaced(ledger.results)
         if selection is None:
-            tables.append(replace(_table(suite, ledger.last_runs, shown, lowest), notes=notes))
+            table = _table(suite, _lowest(ledger.last_runs, lowest), shown, images)
+            tables.append(replace(table, notes=(*table.notes, *origins)))
             continue
         kinds = model_selection.by_protocol(ledger)
         for some, last_only in kinds:
             selected = model_selection.select(some, selection, last_only)
             sentence = model_selection.describe(selected.values(), selection, last_only)
-            caption = [sentence, TRANSDUCTIVE if last_only else ""]
-            table = _table(suite, selected, shown, lowest)
+            caption = " ".join(filter(None, [sentence, TRANSDUCTIVE if last_only else ""]))
+            table = _table(suite, _lowest(selected, lowest), shown, images)
             part = "with a semantic set" if last_only and len(kinds) > 1 else ""
-            tables.append(replace(table, part=part, caption=" ".join(filter(None, caption)), notes=notes))
+            tables.append(replace(table, part=part, caption=caption, notes=(*table.notes, *origins)))
     return tables
 
 
@@ -222,47 +237,40 @@ def checked_seeds(seeds: int | Literal["all"]) -> int | None:
     return None if seeds == "all" else seeds
 
 
-def _table(suite: str, runs: Mapping[Place, Runs], metrics: list[Metric], seeds: int | None) -> Table:
+def _lowest(runs: Mapping[Place, Runs], seeds: int | None) -> dict[Place, Runs]:
+    return {place: some.lowest(seeds) for place, some in runs.items()}
+
+
+def _table(suite: str, runs: Mapping[Place, Runs], metrics: list[Metric], images: bool) -> Table:
     recorded = {name for some in runs.values() for each in some.measurements for name in each.metrics}
     metrics = [metric for metric in metrics if metric.name in recorded] or metrics  # without a semantic set, accuracies
-    shown = {place: some.lowest(seeds) for place, some in runs.items()}
-    settings, methods = in_order(runs), methods_of(runs)
-    labels = list(by_paper(methods))
-    grid = [[c for s in settings for c in _cells(shown.get((label, s)), s, metrics)] for label in labels]
-    titles = list(settings)
-    if _are_domains_of_one_set(runs):
-        titles.append(AVERAGE)
-        for label, cells in zip(labels, grid, strict=True):
-            cells += _averages([shown.get((label, s)) for s in settings], metrics)
-    mark_best(grid, metrics * len(titles))
+    methods = by_paper(methods_of(runs))
+    names = {label: method_name(method) for label, method in methods.items()}
+    settings = in_order(runs)
+    columns = {setting: [setting] for setting in settings} | averages(runs, settings)
+    evidence, twins = Evidence(runs, metrics, images), sentences.unparted(names, runs)
+
+    def cell(label: str, title: str, metric: Metric) -> Cell:
+        own = [runs.get((label, setting)) for setting in columns[title]]
+        sample = evidence.sample(label, columns[title], metric)
+        return _cell(title, own, metric, sample, twins.get((label, title)))
+
+    grid = [[cell(label, title, metric) for title, metric in product(columns, metrics)] for label in methods]
+    mark_best(grid, metrics * len(columns))
     rows = [
-        Row(label, methods[label].group, cells, (method_name(methods[label]),))
-        for label, cells in zip(labels, grid, strict=True)
+        Row(label, method.group, cells, (names[label],), method.trainer.name)
+        for (label, method), cells in zip(methods.items(), grid, strict=True)
     ]
-    return Table(suite, titles, metrics, rows)
+    shares = sentences.one_network(names, runs) if any(metric.name in ACCURACIES for metric in metrics) else []
+    return Table(suite, list(columns), metrics, rows, notes=tuple(shares))
 
 
-def _are_domains_of_one_set(runs: Mapping[Place, Runs]) -> bool:
-    """Whether the settings hold out one domain after the other and differ in nothing else: then a mean is of use."""
-    examples = examples_of(runs).values()
-    if len(examples) < 2 or any(len(each.held_out) != 1 for each in examples):
-        return False
-    rest = {replace(each.config.setting, covariate="") for each in examples}
-    return len(rest) == 1 and len({each.held_out for each in examples}) == len(examples)
-
-
-def _averages(columns: Sequence[Runs | None], metrics: list[Metric]) -> list[Cell]:
-    """Of all settings, where a method was run in each."""
-    runs = [each for each in columns if each is not None]
-    if len(runs) < len(columns):
-        return [Cell(None, None, 0, "not run in every setting", setting=AVERAGE) for _ in metrics]
-    return [replace(average(runs, metric), setting=AVERAGE) for metric in metrics]
-
-
-def _cells(runs: Runs | None, setting: str, metrics: list[Metric]) -> list[Cell]:
-    if runs is None:
-        return [Cell(None, None, 0, "not run in this setting", setting=setting) for _ in metrics]
-    return [replace(measured(runs, metric), setting=setting) for metric in metrics]
+def _cell(title: str, runs: Sequence[Runs | None], metric: Metric, sample: Sample | None, twin: str | None) -> Cell:
+    known = [some for some in runs if some is not None]
+    if len(known) < len(runs):
+        return Cell(note=f"not run in {'this' if len(runs) == 1 else 'every'} setting", setting=title)
+    cell = measured(known, metric, sample)
+    return replace(cell, setting=title, note="; ".join(filter(None, [twin, cell.note])))
 
 
 def by_paper(methods: Mapping[str, MethodRun]) -> dict[str, MethodRun]:

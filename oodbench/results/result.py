@@ -256,7 +256,7 @@ def as_json(result: Result) -> str:
     values = asdict(result)
     for name in NOT_STORED:
         del values[name]
-    for kind in ("presets", "methods", "sweeps", "search"):  # what may be run, not what was
+    for kind in ("presets", "methods", "groups", "sweeps", "search"):  # what may be run, not what was
         del values["config"]["suite"][kind]
     return json.dumps(values, indent=1, sort_keys=True, allow_nan=False) + "\n"
 

@@ -115,7 +115,12 @@ def interval_of_rate(sample: Sample) -> Interval | None:
     if found is not None and found.kind == "images" and sample.correct:
         low, high = significance.clopper_pearson(int(sample.correct[0].sum()), len(sample.correct[0]))
         return replace(found, low=low, high=high)
-    return None if found is None else replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
+    return None if found is None else replace(found, low=_as_rate(found.low), high=_as_rate(found.high))
+
+
+def _as_rate(value: float) -> float:
+    """Draws of a perfect detector may lie above 1 by a rounding error, and both ends with them."""
+    return min(max(value, 0.0), 1.0)
 
 
 def interval(sample: Sample) -> Interval | None:

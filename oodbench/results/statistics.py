@@ -103,12 +103,8 @@ def compare(column: Column, baseline: str) -> dict[str, Difference]:
     """Every other method minus the baseline, where both have seeds in common and something to judge them by."""
     if baseline not in column.samples:
         raise unknown("method of these results", baseline, column.samples)
-    pairs = {name: _shared(each, column.samples[baseline]) for name, each in column.samples.items() if name != baseline}
-    differences = {name: one.minus(other) for name, (one, other) in pairs.items() if one.values}
-    p_values = {name: samples.p_value(*pairs[name]) for name in differences}
-    known = {name: p for name, p in p_values.items() if p is not None}
-    adjusted = _adjusted(known, differences)
-    return {name: _difference(differences[name], p, adjusted[name], column.sign) for name, p in known.items()}
+    differences, p_values, adjusted = _tested(column, baseline)
+    return {name: _difference(differences[name], p, adjusted[name], column.sign) for name, p in p_values.items()}
 
 
 def mean_difference(column: Column, method: str, baseline: str) -> float | None:
@@ -129,7 +125,8 @@ def not_distinguishable(column: Column) -> set[str]:
     means = {name: column.sign * sample.mean for name, sample in column.samples.items()}
     best = max(means, key=lambda name: means[name])
     equals = {name for name, mean in means.items() if mean == means[best]}
-    return equals | {name for name, each in compare(column, best).items() if not each.is_significant}
+    _, _, adjusted = _tested(column, best)
+    return equals | {name for name, p in adjusted.items() if p >= significance.LEVEL}
 
 
 def ranks(column: Column) -> dict[str, float]:
@@ -137,6 +134,15 @@ def ranks(column: Column) -> dict[str, float]:
     means = {name: column.sign * sample.mean for name, sample in column.samples.items()}
     values = list(means.values())
     return {name: 1 + sum(other > own for other in values) + (values.count(own) - 1) / 2 for name, own in means.items()}
+
+
+def _tested(column: Column, baseline: str) -> tuple[dict[str, Sample], dict[str, float], dict[str, float]]:
+    """Differences from the baseline, and their p-values before and after Holm, where there is something to judge by."""
+    pairs = {name: _shared(each, column.samples[baseline]) for name, each in column.samples.items() if name != baseline}
+    differences = {name: one.minus(other) for name, (one, other) in pairs.items() if one.values}
+    p_values = {name: samples.p_value(*pairs[name]) for name in differences}
+    known = {name: p for name, p in p_values.items() if p is not None}
+    return differences, known, _adjusted(known, differences)
 
 
 def _shared(sample: Sample, other: Sample) -> tuple[Sample, Sample]:

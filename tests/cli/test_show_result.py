@@ -122,6 +122,17 @@ def test_a_failed_cell_is_shown_with_its_error_and_traceback(tmp_path):
     )
 
 
+def test_a_run_that_did_not_converge_is_shown_so(tmp_path):
+    write(
+        a_result(metrics={"auroc": 0.5}, notes={"not_converged": "the wild term still falls"}),
+        tmp_path / "a.json",
+        {},
+        [],
+    )
+    out = assert_done(oodbench("show", tmp_path / "a.json"))
+    assert "  AUROC\n\ndid not converge: the wild term still falls\n\nwhat ran\n" in out
+
+
 def test_a_file_that_is_no_result_is_refused(tmp_path):
     (tmp_path / "a.json").write_text("{}")
     assert_refused(oodbench("show", tmp_path / "a.json"), "is no result to show: not an oodbench result")

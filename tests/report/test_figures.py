@@ -80,13 +80,15 @@ def runs(folder, method="scone"):
 
 
 def test_the_trade_off_shows_means_over_seeds_in_percent():
-    found = [result("msp", s, covariate_acc=a, fpr95=f) for s, (a, f) in enumerate([(0.7, 0.5), (0.8, 0.3)])]
+    found = [result("msp", s, covariate_acc=a, fpr95=f) for s, (a, f) in enumerate([(0.74, 0.42), (0.76, 0.38)])]
     found += [result("scone", 0, group=WILD, covariate_acc=0.9, fpr95=0.1)]
     drawing = drawn("tradeoff", found)
     assert markers(drawing) == {DETECTION: [[pytest.approx(40), pytest.approx(75)]], WILD: [[10, 90]]}
-    # Standard error of 0.7 and 0.8: deviations of 5 %, variance 50, 50 / 2 = 25, its root 5 %. Of 0.5 and 0.3: 10 %.
+    # Standard error of 0.74 and 0.76: deviations of 1 %, variance 2, 2 / 2 = 1. Of 0.42 and 0.38: 2 %. t(1) = 12.7062.
     bars = [bar.get_segments() for bar in drawing.figure.axes[0].collections]
-    assert np.allclose(bars[0][0], [[30, 75], [50, 75]]) and np.allclose(bars[1][0], [[40, 70], [40, 80]])
+    wide, high = 2 * 12.7062, 12.7062
+    assert np.allclose(bars[0][0], [[40 - wide, 75], [40 + wide, 75]])
+    assert np.allclose(bars[1][0], [[40, 75 - high], [40, 75 + high]])
     axes = drawing.figure.axes[0]
     assert axes.get_xlabel() == "FPR ↓ (%)" and axes.get_ylabel() == "OOD Acc. ↑ (%)"
     title = drawing.figure.get_suptitle()

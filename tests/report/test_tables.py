@@ -21,6 +21,7 @@ from oodbench.results.metrics import METRICS
 
 DETECTION, GENERALIZATION, WILD = "OOD detection", "OOD generalization", "Learning with wild data"
 CONTENTS = suites.load("digits-c").contents
+SEEDS_ALONE = "±: half of the 95 % interval over seeds alone, since no raw scores belong to the numbers."
 NASTY = r"""[a]*b & 100% $x$ #1 _y_ {z} ~t ^u \input{v} <w> | `q` "r" --s é – ± ↑ 字 &lt; ＆％"""
 
 
@@ -58,11 +59,11 @@ def latex(text):
     return "\\documentclass{article}\n\\usepackage{booktabs}\n\\begin{document}\n" + text + "\\end{document}\n"
 
 
-def test_a_cell_is_the_mean_over_seeds_and_its_standard_error_in_percent():
-    # Deviations of -1, 0 and 1 %: sample variance (1 + 0 + 1) / 2 = 1, standard error 1 / sqrt(3) = 0.577.
+def test_a_cell_is_the_mean_over_seeds_and_half_of_its_interval_in_percent():
+    # Deviations of -1, 0 and 1 %: sample variance (1 + 0 + 1) / 2 = 1, error 1 / sqrt(3) = 0.577, t(2) = 4.303.
     text = markdown([result(seed=s, auroc=v) for s, v in enumerate([0.84, 0.85, 0.86])])
-    assert cells(text, "MSP") == ["85.00 ± 0.58"]
-    assert "Mean ± standard error over 3 seeds." in text
+    assert cells(text, "MSP") == ["85.00 ± 2.48"]
+    assert f"Mean over 3 seeds. {SEEDS_ALONE}" in text
 
 
 def test_one_seed_has_no_error():
@@ -80,6 +81,7 @@ def test_the_best_of_a_column_is_bold_in_the_direction_of_its_arrow():
 
 
 def test_means_that_print_alike_are_bold_alike():
+    """One seed without raw scores: there is nothing to judge differences by."""
     text = markdown([result("msp", auroc=0.90001), result("knn", auroc=0.90004), result("vim", auroc=0.8999)])
     assert [cells(text, name) for name in ("MSP", "KNN", "ViM")] == [["**90.00**"], ["**90.00**"], ["89.99"]]
 
@@ -139,9 +141,9 @@ def test_what_failed_says_why_and_for_which_seeds():
 
 
 def test_what_failed_in_part_shows_the_rest_and_says_so():
-    results = [result(seed=0, auroc=0.7), result(seed=1, auroc=0.8), result(seed=2, status="failed", error="oh")]
+    results = [result(seed=0, auroc=0.74), result(seed=1, auroc=0.76), result(seed=2, status="failed", error="oh")]
     text = markdown(results)
-    assert cells(text, "MSP") == ["75.00 ± 5.00 (a)"]
+    assert cells(text, "MSP") == ["75.00 ± 12.71 (a)"]  # t(1) = 12.706
     assert notes(text) == ["- (a) only seeds 0, 1; failed: oh (seed 2)"]
 
 
@@ -175,19 +177,24 @@ def test_calibration_is_shown_beside_a_dash_for_results_without_confidences():
 
 def test_unequal_numbers_of_seeds_are_told():
     results = [result(m, seed) for m in ("msp", "odin") for seed in range(3)] + [result("knn", s) for s in range(2)]
-    assert "Mean ± standard error over 3 seeds; KNN: 2." in markdown(results)
+    assert "Mean over 3 seeds; KNN: 2." in markdown(results)
     results += [result("knn", 0, setting="lsun"), result("odin", setting="lsun")]
-    assert "Mean ± standard error over 3 seeds; ODIN: 1 or 3; KNN: 1 or 2." in markdown(results)
+    assert "Mean over 3 seeds; ODIN: 1 or 3; KNN: 1 or 2." in markdown(results)
 
 
 def test_the_error_is_explained_where_most_methods_have_one_seed():
-    results = [result("msp"), result("odin"), result("knn", 0), result("knn", 1)]
-    assert "One seed; KNN: 2. ±: standard error over seeds." in markdown(results)
+    results = [result("msp"), result("odin"), result("knn", 0, auroc=0.5), result("knn", 1, auroc=0.6)]
+    assert f"One seed; KNN: 2. {SEEDS_ALONE}" in markdown(results)
+
+
+def test_seeds_that_agree_to_the_last_digit_are_no_proof_of_precision():
+    text = markdown([result(seed=s) for s in range(3)])
+    assert cells(text, "MSP") == ["50.00"] and "±" not in text
 
 
 def test_the_lowest_seeds_are_kept_whether_they_failed_or_not():
-    results = [result(seed=s, auroc=s / 10) for s in (5, 3, 1)] + [result(seed=0, status="failed", error="oh")]
-    assert cells(markdown(results, seeds=3), "MSP") == ["20.00 ± 10.00 (a)"]
+    results = [result(seed=s, auroc=s / 100) for s in (33, 31, 29)] + [result(seed=0, status="failed", error="oh")]
+    assert cells(markdown(results, seeds=3), "MSP") == ["30.00 ± 12.71 (a)"]
     assert cells(markdown(results, seeds=9), "MSP") == cells(markdown(results), "MSP")
     with pytest.raises(UserError, match="a table of 0 seeds is empty; give a number from 1, or 'all'"):
         build(results, seeds=0)
@@ -198,7 +205,7 @@ def test_of_several_configurations_the_one_run_last_is_shown_and_the_rest_counte
     new = [result(seed=0, variant="new", auroc=0.2, written="2026-08-03"), result(seed=1, variant="new", auroc=0.2)]
     for results in (old + new, new + old):
         text = markdown(results)
-        assert cells(text, "MSP") == ["20.00 ± 0.00 (a)"]
+        assert cells(text, "MSP") == ["20.00 (a)"]
         assert notes(text) == ["- (a) 3 result files of other configurations left out"]
 
 
@@ -217,16 +224,16 @@ def test_markdown_lines_up_on_a_terminal():
 
 
 def test_text_lines_up_figures_errors_and_marks():
-    results = [result("msp", s, auroc=v) for s, v in enumerate((0.05, 0.07))]
-    results += [result("knn", s, auroc=v) for s, v in enumerate((0.2, 0.8))]  # an error of 30 points
+    results = [result("msp", s, auroc=v) for s, v in enumerate((0.059, 0.061))]  # an error of 0.1 points
+    results += [result("knn", s, auroc=v) for s, v in enumerate((0.49, 0.51))]  # ten times as much
     results += [result("vim", 0, auroc=0.5), result("vim", 1, status="failed", error="oh"), result("odin", auroc=0.99)]
     text = render(build(results, ["auroc"]), "text")
     rows = [line.rstrip() for line in text.splitlines() if line.startswith("  ") and "." in line]
     assert rows == [
-        "  MSP           6.00 ±  1.00",
+        "  MSP           6.00 ±  1.27",
         "  ODIN         99.00        *",
         "  ViM          50.00          (a)",
-        "  KNN          50.00 ± 30.00",
+        "  KNN          50.00 ± 12.71",
     ]
 
 
@@ -241,25 +248,26 @@ def test_the_shown_metrics_are_defined_below():
 
 
 def test_csv_and_json_give_the_same_records_at_full_precision():
-    third, rest = 1 / 3, 0.1 + 0.2
+    third, rest = 1 / 3, 0.33 + 0.001
     results = [result(seed=0, auroc=third), result(seed=1, auroc=rest), result("knn", setting="b", group="G, \"'")]
     tables = build(results, ["auroc"])
     records = json.loads(render(tables, "json"))
     assert records[0] == {
         "suite": "digits-c", "setting": "b", "group": DETECTION, "method": "msp", "metric": "auroc",
-        "mean": None, "standard_error": None, "seeds": 0, "note": "not run in this setting",
+        "mean": None, "low": None, "high": None, "interval": None, "seeds": 0, "note": "not run in this setting",
     }  # fmt: skip
     assert records[1]["mean"] == (third + rest) / 2 and records[1]["seeds"] == 2
-    assert records[1]["standard_error"] == pytest.approx((third - rest) / 2, rel=1e-12) and records[1]["note"] is None
-    assert [(r["setting"], r["method"], r["standard_error"]) for r in records[2:]] == [
-        ("b", "knn", None),
-        ("svhn", "knn", None),
-    ]
+    assert records[1]["interval"] == "seeds" and records[1]["note"] is None
+    for end, sign in (("low", -1), ("high", 1)):
+        ends = (third + rest) / 2 + sign * 12.706204736 * (third - rest) / 2
+        assert records[1][end] == pytest.approx(ends, rel=1e-9)
+    assert [(r["setting"], r["method"], r["low"]) for r in records[2:]] == [("b", "knn", None), ("svhn", "knn", None)]
     read = list(csv.DictReader(io.StringIO(render(tables, "csv"))))
     for row, record in zip(read, records, strict=True):
-        for name in ("mean", "standard_error"):
+        for name in ("mean", "low", "high"):
             row[name] = float(row[name]) if row[name] else None
-        assert row == record | {"seeds": str(record["seeds"]), "note": record["note"] or ""}
+        texts = {name: record[name] or "" for name in ("note", "interval")}
+        assert row == record | texts | {"seeds": str(record["seeds"])}
 
 
 def test_latex_has_the_look_of_the_paper():
@@ -270,9 +278,12 @@ def test_latex_has_the_look_of_the_paper():
     assert r"\cmidrule(lr){2-3}\cmidrule(lr){4-5}" in text
     assert r"\textbf{AUROC}$\uparrow$ & \textbf{FPR}$\downarrow$" in text
     assert r"\multicolumn{5}{l}{\emph{Learning with wild data}} \\" in text
-    assert r"MSP & --$^{a}$ & --$^{a}$ & \textbf{85.00}$_{\pm 0.58}$ & \textbf{50.00}$_{\pm 0.00}$ \\" in text
+    assert r"MSP & --$^{a}$ & --$^{a}$ & \textbf{85.00}$_{\pm 2.48}$ & \textbf{50.00} \\" in text
     assert "$^{a}$ not run in this setting" in text
-    assert r"Mean $\pm$ standard error over 3 seeds; SCONE: 1." in text and r"nearest 5 \%" in text
+    assert (
+        r"Mean over 3 seeds; SCONE: 1. $\pm$: half of the 95 \% interval over seeds alone" in text
+        and r"nearest 5 \%" in text
+    )
 
 
 def test_latex_puts_settings_that_do_not_fit_into_further_tables():

@@ -15,7 +15,7 @@ from oodbench.results.measurement import Choice, Measurement, Runs, last_runs
 from oodbench.results.metrics import METRICS, Scored, auroc, evaluate
 from oodbench.results.resampling import resample
 from oodbench.results.result import DataRead, PartRead, read, read_scores, write
-from oodbench.results.samples import Sample, interval, p_value, share_above_zero, standard_errors
+from oodbench.results.samples import Sample, interval, interval_of_rate, p_value, share_above_zero, standard_errors
 from oodbench.results.statistics import Column, average, columns, compare, not_distinguishable, ranks
 
 ROWS, OOD_ROWS = 400, 150
@@ -213,6 +213,11 @@ def test_rows_that_share_a_network_are_one_comparison_and_none_with_each_other()
     assert (found["msp"].p, found["msp"].adjusted, found["msp"].share_above) == (1, 1, 0.5)
     assert found["irm"].adjusted == found["irm+msp"].adjusted == alone.p
     assert not_distinguishable(Column(METRICS["id_acc"], shared)) == {"erm", "msp"}
+
+
+def test_rounding_errors_of_draws_above_one_make_no_interval_of_negative_width():
+    found = interval_of_rate(Sample({0: 1.0}, draws=np.full((10, 1), 1 + 1e-15)))
+    assert (found.low, found.high, found.margin) == (1, 1, 0)
 
 
 def test_seeds_that_agree_to_the_last_digit_are_no_proof_without_images():

@@ -1,6 +1,5 @@
 """Metrics against the margin, and out%, from which a margin is chosen."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,10 +9,11 @@ from matplotlib.axes import Axes
 
 from oodbench.data.parts import mixed_validation
 from oodbench.report import tables
+from oodbench.report.cells import summary
 from oodbench.report.figures.networks import networks_of, parts_of
 from oodbench.report.figures.studies import Drawing, NotDrawn, Study, printed_name, runs_by_method, seeds_of, table_of
 from oodbench.report.figures.style import axis_title, draw_line, titled_figure
-from oodbench.report.tables import Cell, Table
+from oodbench.report.tables import Table
 from oodbench.results.result import MethodRun, Result
 
 MARGIN = "margin"  # the hyperparameter
@@ -155,7 +155,7 @@ def _recomputed_choices(runs: dict[float, list[Result]]) -> list[MarginChoice]:
 def _draw_choices(above: Axes, below: Axes, choices: Sequence[MarginChoice], margins: list[float]) -> None:
     seen = [m for m in margins if any(m in each.shares for each in choices)]
     shares = [[each.shares[m] for each in choices if m in each.shares] for m in seen]
-    cells = [Cell(float(np.mean(s)), _standard_error(s), len(s), "") for s in shares]
+    cells = [summary(dict(enumerate(s))) for s in shares]
     draw_line(below, [margins.index(m) for m in seen], cells, len(tables.DEFAULT_METRICS), "out%")
     below.set_ylabel("out%")
     below.set_ylim(0, 130 * max(share for each in shares for share in each) or 1)
@@ -169,7 +169,3 @@ def _draw_choices(above: Axes, below: Axes, choices: Sequence[MarginChoice], mar
         below.annotate(
             text, (place, 1), (shift, -1), ("data", "axes fraction"), "offset points", ha=side, va="top", fontsize=7
         )  # fmt: skip
-
-
-def _standard_error(values: Sequence[float]) -> float | None:
-    return float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else None

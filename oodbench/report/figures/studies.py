@@ -44,9 +44,10 @@ class Drawing:
 def studies(results: Sequence[Result], settings: Sequence[str]) -> list[Study]:
     """Of `settings`, or of all in the order of the tables; a ratio of a sweep is then no study of its own."""
     chosen = []
-    for table in tables.build(list(results)):
+    for table in tables.build(list(results), images=False):
         own = [r for r in results if r.suite_label == table.suite]
-        for setting in [s for s in table.settings if s != tables.AVERAGE]:
+        names = {r.setting for r in own}
+        for setting in [s for s in table.settings if s in names]:
             shown = [r for r in own if r.setting == setting]
             families = {_without_ratio(r) for r in shown}
             ratios = [r for r in own if _without_ratio(r) in families]
@@ -106,5 +107,4 @@ def printed_name(result: Result) -> str:
 
 
 def seeds_of(table: Table) -> str:
-    line = table.seeds_line.rstrip(".")
-    return line[0].lower() + line[1:]
+    return table.seeds[0].lower() + table.seeds[1:]

@@ -96,9 +96,9 @@ def draw_line(axes: Axes, x: Sequence[float], cells: Sequence[Cell], style: int,
 
 
 def percent(cells: Sequence[Cell]) -> tuple[list[float], list[float]]:
-    """Means and standard errors; NaN, which is not drawn, for what is missing."""
+    """Means and half of their intervals; NaN, which is not drawn, for what is missing."""
     means = [math.nan if c.mean is None else 100 * c.mean for c in cells]
-    return means, [0.0 if c.standard_error is None else 100 * c.standard_error for c in cells]
+    return means, [0.0 if c.interval is None else 100 * c.interval.margin for c in cells]
 
 
 def axis_title(metric: Metric) -> str:

@@ -49,7 +49,7 @@ def draw(study: Study, methods: Sequence[str], compared: Sequence[str]) -> Drawi
     left_out = sorted({r.method for r in study.results} - set(runs)) if not methods else []
     caption = (
         f"OOD accuracy against FPR of {len(rows)} methods on {study.suite}, setting {study.setting}; best is top left. "
-        f"{table.seeds_line} {table.definitions.removeprefix('In percent, best in bold. ')}"
+        f"{table.seeds_line} {' '.join(table.metric_definitions)}"
     )
     remarks = []
     if left_out:

@@ -7,12 +7,14 @@ from typing import Any
 
 from oodbench.report.tables import Cell, Table
 
-COLUMNS = ("suite", "setting", "group", "method", "metric", "mean", "standard_error", "seeds", "note")
-REPORTED = ("reported", "reported_error", "difference", "reported_marks", "reported_note")
+COLUMNS = ("suite", "setting", "group", "method", "metric", "mean", "low", "high", "interval", "seeds", "note")
+REPORTED = ("reported", "reported_error", "reported_setting", "difference", "reported_marks", "reported_note")
 
 
 def records(tables: list[Table]) -> list[dict[str, Any]]:
     """Long form: one record per suite, setting, method and metric, None for what is missing.
+
+    `low` and `high` are the ends of the 95 % interval, and `interval` says what it is over.
 
     Tables of the paper have a column for their name, and tables with reported numbers have those of REPORTED.
     """
@@ -23,7 +25,9 @@ def records(tables: list[Table]) -> list[dict[str, Any]]:
         for row in table.rows:
             for cell, metric in zip(row.cells, table.metrics * len(table.settings), strict=True):
                 values = (table.suite, cell.setting, row.group, row.method, metric.name)
-                numbers = (cell.mean, cell.standard_error, cell.seeds, cell.note or None)
+                known = cell.interval
+                ends = (None, None, None) if known is None else (known.low, known.high, known.kind)
+                numbers = (cell.mean, *ends, cell.seeds, cell.note or None)
                 record: dict[str, Any] = {"layout": table.layout or None} if has_layouts else {}
                 record |= dict(zip(COLUMNS, (*values, *numbers), strict=True))
                 rows.append(record | (_reported(cell) if has_reported else {}))
@@ -36,7 +40,9 @@ def _reported(cell: Cell) -> dict[str, Any]:
         return dict.fromkeys(REPORTED)
     first = cell.reported[0]
     marks = " ".join(dict.fromkeys(mark.kind for mark in first.marks)) or None
-    return dict(zip(REPORTED, (first.value, first.error, cell.difference, marks, first.note or None), strict=True))
+    setting = " | ".join(first.settings)
+    values = (first.value, first.error, setting, cell.difference, marks, first.note or None)
+    return dict(zip(REPORTED, values, strict=True))
 
 
 def to_csv(tables: list[Table]) -> str:

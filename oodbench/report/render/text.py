@@ -3,6 +3,7 @@
 from tabulate import tabulate
 
 from oodbench.report.render.titles import title_of
+from oodbench.report.sentences import BEST
 from oodbench.report.tables import Entry, Table, plain
 
 
@@ -19,10 +20,10 @@ def to_text(table: Table) -> str:
             own = slice(i * len(titles), (i + 1) * len(titles))
             blocks.append(f"{plain(setting)}\n{_block(table, titles, own, marks)}")
     notes = "\n".join(f"{mark.strip()} {plain(note)}" for note, mark in marks.items())
-    best = "* best. " if any(cell.best for row in table.rows for cell in row.cells) else ""
-    definitions = table.definitions.removeprefix("In percent").removeprefix(", best in bold").removeprefix(".").strip()
+    best = f"* {BEST}. " if any(cell.best for row in table.rows for cell in row.cells) else ""
     unit = "In percent. " if table.definitions.startswith("In percent") else ""
-    below = [f"{unit}{best}{table.seeds_line}", notes, "\n".join(map(plain, table.remarks)), definitions]
+    remarks, definitions = "\n".join(map(plain, table.remarks)), " ".join(table.metric_definitions)
+    below = [f"{unit}{best}{table.seeds_line}", notes, remarks, definitions]
     return "\n\n".join(filter(None, [*blocks, *below])) + "\n"
 
 

@@ -1,0 +1,119 @@
+"""Tables of our own in, the same with what the paper reports in their cells out.
+
+Where a setting of ours is a stand-in for one of the paper's, its numbers stand below ours without a difference, and a
+line says how the two differ: they compare in direction alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from oodbench.report import reported as sources
+from oodbench.report.lookup import means
+from oodbench.report.numbers import Number
+from oodbench.report.reported import StandIn
+from oodbench.report.sentences import ERM, lost_by_erm
+from oodbench.report.tables import Row, Table
+from oodbench.results.ledger import Ledger, as_ledger
+from oodbench.results.metrics import Metric
+from oodbench.results.result import Result
+
+NOTHING_REPORTED = "Nothing is reported for these cells."
+
+
+def with_reported(tables: list[Table], results: Ledger | Sequence[Result]) -> list[Table]:
+    """Tables in our own layout with the paper's numbers in their cells."""
+    reported = _by_cell()
+    examples = {(result.suite_label, result.setting): result for result in as_ledger(results).results}
+
+    def numbers(suite: str, setting: str, row: Row, metric: Metric) -> tuple[Number, ...]:
+        example = examples.get((suite, setting))
+        candidates = reported.get((example.suite, row.method, metric.name), []) if example else []
+        fitting = [number for number in candidates if example and means(number.settings[0], example)]
+        if not fitting and example is not None:
+            fitting = [replace(number, is_comparable=False) for number in candidates if _stands_for(example, number)]
+        return tuple(fitting[:1])
+
+    done = []
+    for table in tables:
+        metrics = table.metrics * len(table.settings)
+        rows = [
+            replace(
+                row,
+                cells=[
+                    replace(cell, reported=numbers(table.suite, cell.setting, row, metric))
+                    for cell, metric in zip(row.cells, metrics, strict=True)
+                ],
+            )
+            for row in table.rows
+        ]
+        has_any = any(cell.reported for row in rows for cell in row.cells)
+        notes = _differences(table, examples) if has_any else [NOTHING_REPORTED]
+        done.append(replace(table, rows=rows, reported_notes=tuple(notes)))
+    return done
+
+
+def without_reported(tables: list[Table]) -> list[Table]:
+    return [
+        replace(
+            table,
+            rows=[replace(row, cells=[replace(cell, reported=()) for cell in row.cells]) for row in table.rows],
+            reported_notes=(),
+        )
+        for table in tables
+    ]
+
+
+def stand_in(suite: str, preset: str | None, semantic: str) -> StandIn | None:
+    """What the paper's file says about a semantic set of ours, if it stands in for one of the paper's."""
+    stated = sources.reference(sources.PAPER).source.stand_ins
+    fitting = (each for each in stated if each.suite == suite and preset in each.presets and semantic in each.settings)
+    return next(fitting, None)
+
+
+def has_stand_ins(suite: str, preset: str | None) -> bool:
+    stated = sources.reference(sources.PAPER).source.stand_ins
+    return any(each.suite == suite and preset in each.presets for each in stated)
+
+
+def _by_cell() -> dict[tuple[str, str, str], list[Number]]:
+    reported: dict[tuple[str, str, str], list[Number]] = {}
+    for number in sources.reference(sources.PAPER).all:
+        for method in number.methods:
+            if len(number.settings) == 1:
+                reported.setdefault((number.suite, method, number.metric), []).append(number)
+    return reported
+
+
+def _stands_for(result: Result, number: Number) -> bool:
+    """Whether the number is of the setting that this result's stands in for, all else being equal."""
+    ours = result.config.setting
+    stated = stand_in(result.suite, result.preset, ours.semantic)
+    meant = result.ran_suite.read_setting(number.settings[0])
+    return stated is not None and meant == replace(ours, semantic=stated.settings[ours.semantic])
+
+
+def _differences(table: Table, examples: dict[tuple[str, str], Result]) -> list[str]:
+    """A line for each setting that stands in for one of the paper's."""
+    lines = []
+    for setting in table.settings:
+        example = examples.get((table.suite, setting))
+        stated = example and stand_in(example.suite, example.preset, example.config.setting.semantic)
+        if not example or not stated:
+            continue
+        lost = [lost_by_erm(table).get(setting), _lost_there(example)]
+        ours, theirs = (f", ERM loses {points} points to the shift" if points else "" for points in lost)
+        lines.append(
+            f"Reported numbers are of another setting and compare in direction alone. Here: {stated.here}{ours}. "
+            f"There: {stated.there}{theirs}."
+        )
+    return lines
+
+
+def _lost_there(example: Result) -> str | None:
+    """What the covariate shift costs ERM in the setting that this one stands in for."""
+    by_cell = _by_cell()
+    found = [
+        next((n for n in by_cell.get((example.suite, ERM, metric), []) if _stands_for(example, n)), None)
+        for metric in ("id_acc", "covariate_acc")
+    ]
+    return None if found[0] is None or found[1] is None else f"{found[0].percent - found[1].percent:.1f}"
