@@ -4,9 +4,6 @@ Raw scores are read once for each setting, and when they are first asked for.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache
-
-from threadpoolctl import ThreadpoolController
 
 from oodbench.results import statistics
 from oodbench.results.ledger import Place
@@ -44,13 +41,6 @@ class Evidence:
 
     def _column(self, setting: str, metric: Metric) -> Column:
         if setting not in self.columns:
-            with _threads().limit(limits=1, user_api="blas"):  # on such small products further ones wait, and spin
-                self.columns[setting] = statistics.columns(
-                    self.runs[setting], self.metrics, self.draws, images=self.images
-                )
+            runs = self.runs[setting]
+            self.columns[setting] = statistics.columns(runs, self.metrics, self.draws, images=self.images)
         return self.columns[setting][metric.name]
-
-
-@cache
-def _threads() -> ThreadpoolController:
-    return ThreadpoolController()

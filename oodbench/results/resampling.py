@@ -9,10 +9,11 @@ it has FEWER draws.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from oodbench.results import threshold_draws
 from oodbench.results.draws import Array, Consumer, Feed, Floats, Raw, counts, run
@@ -47,8 +48,14 @@ def resample(cells: Mapping[str, Sequence[Raw]], draws: int = DRAWS) -> dict[str
             feeds += own
         else:
             found[metric] = np.stack([_any_metric(cell, metric, min(draws, FEWER)) for cell in having], axis=1)
-    run(feeds, draws)
+    with _threads().limit(limits=1, user_api="blas"):  # on such small products further ones wait, and spin
+        run(feeds, draws)
     return found
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def _accuracies(name: str, cells: Sequence[Raw], draws: int) -> tuple[Floats, list[Feed]]:
