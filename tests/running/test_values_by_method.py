@@ -5,6 +5,7 @@ import shlex
 
 import pytest
 from command_line import SUITE_FILE, assert_done, assert_refused, oodbench
+from stand_ins import stand_ins
 
 from oodbench.config import suite as suites
 from oodbench.config.registry import Registry
@@ -176,3 +177,17 @@ def test_a_suite_shows_its_methods_and_those_of_its_presets(suite_file):
         "knn (k 7), scone (form reference, margin -2, recipe.lr 1, recipe.momentum 0.5), erm, woods (recipe.lr 0.02)"
     )
     assert f"\nmethods under own: {stated}\n" in out and "\nmethods under plain" not in out
+
+
+def test_both_effect_presets_of_cifar10_c_start_from_one_network(tmp_path):
+    with stand_ins(tmp_path):
+        plans = [
+            plan(
+                request(suite="cifar10-c", preset=preset, methods="bn-adapt,woods,scone", results=tmp_path / "results")
+            )
+            for preset in ("cpu-effect", "cpu-effect-released")
+        ]
+    keys = [{cell.method.name: (cell.training.root.key, cell.training.key) for cell in each.cells} for each in plans]
+    assert len({root for own in keys for root, _ in own.values()}) == 1
+    assert keys[0]["bn-adapt"] == keys[1]["bn-adapt"]
+    assert keys[0]["woods"][1] != keys[1]["woods"][1] and keys[0]["scone"][1] != keys[1]["scone"][1]
