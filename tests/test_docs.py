@@ -32,7 +32,8 @@ def test_every_command_of_the_documents_is_understood(document, tmp_path, monkey
     for name, text in code_blocks(ROOT / "docs" / "add-a-method.md"):
         Path(name).write_text(text)
     assert (
-        main(["run", "--suite", "digits-c", "--preset", "smoke", "--methods", "msp,scone", "--results", "results"]) == 0
+        main(["run", "--suite", "digits-c", "--preset", "smoke", "--methods", "erm,msp,scone", "--results", "results"])
+        == 0
     )
     for command in commands(document):
         words = shlex.split(command)[1:]

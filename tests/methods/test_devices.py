@@ -217,7 +217,9 @@ def assert_same_batches(there, here):
     """Without the thread that decodes ahead, in which the device of the tests is not known."""
     recipe = Recipe(epochs=1, batch_size=30, lr=0.1)
     pairs = zip(
-        there._batches(recipe, torch.Generator().manual_seed(3), DEVICE), here.batches(recipe, 3, CPU), strict=True
+        there._batches(recipe, there.steps(recipe), torch.Generator().manual_seed(3), DEVICE),
+        here.batches(recipe, 3, CPU),
+        strict=True,
     )
     for sent, expected in pairs:
         assert torch.equal(sent.x.home, expected.x) and torch.equal(sent.wild.home, expected.wild)
