@@ -32,7 +32,19 @@ def test_every_command_of_the_documents_is_understood(document, tmp_path, monkey
     for name, text in code_blocks(ROOT / "docs" / "add-a-method.md"):
         Path(name).write_text(text)
     assert (
-        main(["run", "--suite", "digits-c", "--preset", "smoke", "--methods", "erm,msp,scone", "--results", "results"])
+        main(
+            [
+                "run",
+                "--suite",
+                "digits-c",
+                "--preset",
+                "smoke",
+                "--methods",
+                "erm,msp,scone,bn-adapt",
+                "--results",
+                "results",
+            ]
+        )
         == 0
     )
     for command in commands(document):
