@@ -12,7 +12,7 @@ demo: .venv/installed
 	$(BIN)/oodbench run --suite digits-c --methods all --seeds 0,1,2 --results $(DEMO)
 
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -m "not slow" -n auto
+	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
 
 test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m slow
