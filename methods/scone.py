@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from oodbench import Batch, Classifier, Data, Loop, Trainer, UserError, out_share, select_at_drop
-from oodbench.functional import Checked, Limits, check_settings, forward_both, times_median
+from oodbench.functional import Limits, check_settings, forward_both
 
 GRID = (0.0, -0.1, -0.5, -1.0, -2.0, -10.0, -20.0, -50.0)  # the margins of the paper's appendix
 
@@ -50,13 +50,10 @@ class SCONE(Trainer):
         if self.margin == "auto":
             select_at_drop("margin", GRID, self.train_with, model, data, loop, threshold=self.threshold)
             return
-        margin = self.margin
-        if isinstance(margin, str):
-            margin = times_median(margin, Checked.of(data.labelled, self.checked, loop.seed).measure(model)[0])
-        self.train_with(margin, model, data, loop)
-        loop.notes["out_share"] = [{"margin": margin, "share": out_share(model, data)}]
+        self.train_with(self.margin, model, data, loop)
+        loop.notes["out_share"] = [{"margin": loop.log[-1]["margin"], "share": out_share(model, data)}]
 
-    def train_with(self, margin: float, model: Classifier, data: Data, loop: Loop) -> None:
+    def train_with(self, margin: float | str, model: Classifier, data: Data, loop: Loop) -> None:
         limits = Limits(self, margin, model, data, loop)
         decay, head_lr = 0.0, None
         if self.form == "reference":

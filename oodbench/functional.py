@@ -1,6 +1,6 @@
 """What `learning.functional` and `learning.constraints` define, under the name that method files import."""
 
-from oodbench.learning.constraints import Checked, Constraint, Limits, check_settings, times_median
+from oodbench.learning.constraints import Constraint, Limits, check_settings
 from oodbench.learning.functional import (
     BatchNormMode,
     energy,
@@ -11,11 +11,9 @@ from oodbench.learning.functional import (
 )
 
 __all__ = [
-    "Checked",
     "Constraint",
     "Limits",
     "check_settings",
-    "times_median",
     "BatchNormMode",
     "energy",
     "forward_both",

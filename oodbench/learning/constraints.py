@@ -195,10 +195,11 @@ class Checked:
 class Limits:
     """Both constraints of one training: their penalties, how they move, and whether they are met in the end."""
 
-    def __init__(self, settings: Settings, margin: float, model: Classifier, data: Data, loop: Loop) -> None:
+    def __init__(self, settings: Settings, margin: float | str, model: Classifier, data: Data, loop: Loop) -> None:
         self.checked = Checked.of(data.labelled, settings.checked, loop.seed)
         energies, cross_entropy = self.checked.measure(model)
         self.alpha, self.tau = settings.alarms, settings.risk * cross_entropy
+        margin = times_median(margin, energies) if isinstance(margin, str) else margin
         self.terms: PaperTerms | ReferenceTerms
         if settings.form == "reference":
             self.terms = ReferenceTerms(margin).to(loop.device)
