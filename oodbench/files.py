@@ -52,7 +52,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(name, 0o666 & ~_umask())
+            os.chmod(name, 0o666 & ~umask())
             os.replace(name, path)
         except BaseException:
             os.unlink(name)
@@ -70,7 +70,8 @@ def write_text(path: Path, text: str) -> None:
     write_atomically(path, lambda file: file.write(text.encode()))
 
 
-def _umask() -> int:
+def umask() -> int:
+    """Of this process; it can only be read by setting it."""
     current = os.umask(0)
     os.umask(current)
     return current

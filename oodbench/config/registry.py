@@ -165,7 +165,7 @@ class Component:
             return loaded(**self._given)
         except UserError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if self.card.is_ours:
                 raise
             reason = f"{type(error).__name__}: {error}"

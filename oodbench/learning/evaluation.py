@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from oodbench.data.parts import Parts
 from oodbench.errors import UserError, place_of
 from oodbench.files import write_atomically
 from oodbench.learning.checkpoint import load_tensors
+from oodbench.learning.lending import lent_network, restore_weights, tensors_of
 from oodbench.learning.loop import Failed
 from oodbench.learning.method import Scorer
 from oodbench.learning.networks import Classifier
@@ -60,6 +62,8 @@ class Evaluation:
         self._outputs: dict[str, tuple[Outputs, float]] = {}
         self._scorers: dict[str, tuple[Scorer, float]] = {}
         self._scores: dict[tuple[str, str], tuple[Tensor, float]] = {}
+        self._networks: dict[str, Classifier] = {}  # lent to the scorers that went back to the network
+        self._weights: dict[str, Tensor] = {}  # as they were when one was first lent
 
     def score(self, keyed: KeyedScorer, parts: Parts) -> tuple[dict[str, SplitScores], dict[str, float]]:
         """Scores and predictions of the three test splits, and the seconds each stage took when it was done."""
@@ -92,8 +96,8 @@ class Evaluation:
         key = _fit_key(keyed, id_validation)
         if key not in self._scorers:
             started = time.perf_counter()
-            with torch.no_grad():
-                fit(keyed.scorer, train, validation)
+            with self._weights_compared(keyed.name, key), torch.no_grad():
+                fit(keyed.scorer, self._lent(train, key), validation and self._lent(validation, key))
             self._scorers[key] = keyed.scorer, time.perf_counter() - started
         scorer, fitting = self._scorers[key]
         return scorer, {"forward": passing, "fit": fitting}
@@ -132,7 +136,8 @@ class Evaluation:
         key = fitted, images.digest
         if key not in self._scores:
             started = time.perf_counter()
-            values = scores_of(scorer, out)
+            with self._weights_compared(name, fitted):
+                values = scores_of(scorer, out, lambda some: self._lent(some, fitted))
             spent = time.perf_counter() - started
             if not values.isfinite().all():
                 bad = int((~values.isfinite()).sum())
@@ -140,16 +145,42 @@ class Evaluation:
             self._scores[key] = values, spent
         return self._scores[key]
 
+    def _lent(self, out: Outputs, key: str) -> Outputs:
+        """Copies for one call of the scorer with this key, who may go back to a network of its own."""
+
+        def network() -> Classifier:
+            self._weights = self._weights or {name: each.clone() for name, each in tensors_of(self.model).items()}
+            if key not in self._networks:
+                self._networks[key] = lent_network(self.model)
+            return self._networks[key]
+
+        return out.lent(network)
+
+    @contextmanager
+    def _weights_compared(self, name: str, key: str) -> Iterator[None]:
+        """The weights are everybody's, and too large to copy for every scorer: they are compared, and put right."""
+        changed: list[str] = []
+        try:
+            yield
+        finally:
+            if key in self._networks:
+                changed = restore_weights(self.model, self._weights)
+        if changed:
+            raise Failed(
+                f"'{name}' changed the network, which all scorers share ({', '.join(changed[:3])}); "
+                "change a copy: copy.deepcopy(out.model)"
+            )
+
 
 def _fit_key(keyed: KeyedScorer, id_validation: ImagePart) -> str:
     """What a fitted scorer depends on beside the network and its labelled images."""
     return keyed.key + (id_validation.digest if "validation" in keyed.scorer.needs else "")
 
 
-def scores_of(scorer: Scorer, out: Outputs) -> Tensor:
-    """One number per row of a fitted scorer, in parts of ROWS."""
+def scores_of(scorer: Scorer, out: Outputs, lent: Callable[[Outputs], Outputs] = lambda some: some) -> Tensor:
+    """One number per row of a fitted scorer, in parts of ROWS; `lent` gives it copies where others need the same."""
     with torch.no_grad():
-        return torch.cat([one_per_row(scorer, some) for some in out.split(ROWS)]).detach()
+        return torch.cat([one_per_row(scorer, lent(some)) for some in out.split(ROWS)]).detach()
 
 
 def fit(scorer: Scorer, train: Outputs, validation: Outputs | None) -> None:
@@ -174,9 +205,12 @@ def rehearse(make: Callable[[], Scorer], model: Classifier, parts: Parts) -> Non
 
 
 def _rehearse(scorer: Scorer, train: Outputs, validation: Outputs | None) -> None:
+    def lent(out: Outputs) -> Outputs:
+        return out.lent(lambda: train.model)
+
     with torch.no_grad():
-        fit(scorer, train, validation)
-        one_per_row(scorer, replace(next(train.split(2)), y=None))
+        fit(scorer, lent(train), validation and lent(validation))
+        one_per_row(scorer, lent(replace(next(train.split(2)), y=None)))
 
 
 def _few(model: Classifier, part: ImagePart) -> Outputs:
@@ -210,8 +244,13 @@ def one_per_row(scorer: Scorer, out: Outputs) -> Tensor:
     """The scores, if they are that."""
     values: object = scorer.score(out)
     rows = len(out.logits)
-    if isinstance(values, Tensor) and values.shape == (rows,):
-        return values
-    what = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else f"a {type(values).__name__}"
+    what = f"a {type(values).__name__}"
+    if isinstance(values, Tensor):
+        values = values.detach().as_subclass(Tensor)
+        if values.shape == (rows,) and not values.is_complex():
+            return values if values.is_floating_point() else values.double()
+        what = (
+            f"complex numbers of shape {tuple(values.shape)}" if values.is_complex() else f"shape {tuple(values.shape)}"
+        )
     where = place_of(scorer.score)
     raise UserError(f"{where}: score gave {what} for {rows} rows; return a tensor of one number per row")

@@ -1,7 +1,8 @@
 """One forward pass per weights and split: features and logits, shared by every scorer."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -31,6 +32,39 @@ class Outputs:
             some = slice(start, start + size)
             y = None if self.y is None else self.y[some]
             yield Outputs(self.model, self.images[some], self.features[some], self.logits[some], y)
+
+    def lent(self, network: Callable[[], Classifier]) -> "Outputs":
+        """The same as copies, for one call of one scorer; `network` is asked for that scorer's own network.
+
+        A copy is made when it is asked for and not before: most scorers look at features or logits alone.
+        """
+        lent = object.__new__(_Lent)
+        vars(lent).update(_of=self, _network=network)
+        return lent
+
+
+class _Lent(Outputs):
+    """What a scorer may change as it likes, since nobody else sees it; fields are made on demand."""
+
+    _of: Outputs
+    _network: Callable[[], Classifier]
+
+    model = cached_property(lambda self: self._network())
+    features = cached_property(lambda self: _copy(self._of.features))
+    logits = cached_property(lambda self: _copy(self._of.logits))
+    y = cached_property(lambda self: None if self._of.y is None else _copy(self._of.y))
+
+    @cached_property
+    def images(self) -> Tensor | Streamed:
+        """Pictures are decoded anew for everybody."""
+        images = self._of.images
+        return images if isinstance(images, Streamed) else _copy(images)
+
+
+def _copy(values: Tensor) -> Tensor:
+    """A tensor like any other, whatever mode made the original."""
+    with torch.inference_mode(False):
+        return values.clone()
 
 
 def _batch(images: Tensor | Streamed, device: torch.device, largest: int) -> int:

@@ -14,7 +14,8 @@ from oodbench.config.suite import Setting
 from oodbench.data import lookup
 from oodbench.data.parts import Parts, build_parts
 from oodbench.files import write_atomically
-from oodbench.learning import domain_accuracy, precision
+from oodbench.learning import domain_accuracy, precision, seen
+from oodbench.learning.batches import Data
 from oodbench.learning.evaluation import Evaluation, KeyedScorer
 from oodbench.learning.loop import Failed, Loop
 from oodbench.learning.method import Trainer
@@ -24,7 +25,7 @@ from oodbench.results.metrics import Scored
 from oodbench.results.result import Result
 from oodbench.running import provenance, trained
 from oodbench.running.cells import Cell, Training
-from oodbench.running.mistakes import users_mistakes
+from oodbench.running.mistakes import at_work
 from oodbench.running.plan import Plan
 from oodbench.running.preflight import check as check
 from oodbench.running.preflight import estimate as estimate
@@ -48,7 +49,7 @@ def train_one(training: Training, at: Workplace, setting: Setting | None = None)
         at.last = None  # whose outputs make room
         with at.claim(training), arithmetic(training.suite, at.device, at.options.deterministic):
             try:
-                with users_mistakes(training.trainer):
+                with at_work(training.trainer):
                     network = _trained(training, at, setting or training.setting or training.suite.settings[0])
             except Failed as failure:
                 at.failures[training.key] = failure
@@ -62,19 +63,22 @@ def _trained(training: Training, at: Workplace, setting: Setting) -> Trained:
     if at.force and training.init is None and training.key not in at.anew:
         _forget_checkpoints(training, at)
     else:
-        network = _stored(training, at)
+        network = _stored(training, at, setting)
     if network is None:
         network = _train(training, at, setting)
         at.anew.add(training.key)
-    elif at.compiles:
+    if at.compiles:
         precision.compile_body(network.model)
     _forget_checkpoints(training, at)  # also those of a run that was killed just after its last epoch
     return network
 
 
-def _stored(training: Training, at: Workplace) -> Trained | None:
+def _stored(training: Training, at: Workplace, setting: Setting) -> Trained | None:
+    def data() -> dict[str, str]:
+        return seen.digests_of(_data(training, at, setting))
+
     try:
-        return trained.stored(training, at.folder, at.device)
+        return trained.stored(training, at.folder, at.device, data)
     except Unusable as problem:
         aside = trained.set_aside(training, at.folder)
         at.reporter.note(f"note: {problem}; it is '{aside.name}' now, and trained again")
@@ -93,8 +97,9 @@ def _train(training: Training, at: Workplace, setting: Setting) -> Trained:
     at.announce(training)
     trainer: Trainer = training.trainer.make()
     parts = at.parts(training.suite, setting, training.seed)
-    data = trained.training_data(training.suite, parts, setting if training.reads_wild else None)
-    data = data.on(at.device, _room(at.device))
+    given = _data(training, at, setting)
+    before = seen.digests_of(given)
+    data = given.on(at.device, _room(at.device))
     loop = Loop(
         training.recipe,
         derive(training.seed, "train"),
@@ -109,8 +114,14 @@ def _train(training: Training, at: Workplace, setting: Setting) -> Trained:
     started = time.perf_counter()
     trainer.train(model, data, loop)
     seconds = time.perf_counter() - started
-    trained.write(training, at.folder, model, loop, seconds)
-    return Trained(trained.frozen(model), loop.log, loop.notes, seconds)
+    seen.refuse_changed(before, seen.digests_of(data))
+    return trained.keep(training, at.folder, model, loop, seconds, before)
+
+
+def _data(training: Training, at: Workplace, setting: Setting) -> Data:
+    """Copies of the images and labels that it may read, for it alone."""
+    parts = at.parts(training.suite, setting, training.seed)
+    return trained.training_data(training.suite, parts, setting if training.reads_wild else None)
 
 
 def _room(device: torch.device) -> int:
@@ -137,7 +148,7 @@ def score_one(cell: Cell, at: Workplace) -> Result:
         try:
             network = train_one(cell.training, at, cell.setting)
             at.announce(cell.training)
-            with users_mistakes(cell.method.scorer), precision.nondeterminism_warns():
+            with at_work(cell.method.scorer), precision.nondeterminism_warns():
                 arrays, spent = _evaluation(cell, at).score(keyed(cell.method.scorer), parts)
             scored = {split: Scored(**vars(each)) for split, each in arrays.items()}
             seconds = {"train": network.seconds, **spent}

@@ -1,39 +1,70 @@
-"""What a user's method does wrong, in one line: the exception, where it was raised and what to do."""
+"""A component at work: what it does wrong is told in one line, and what it leaves behind is put right."""
 
 import re
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from oodbench.config.cards import NEEDS, Card
 from oodbench.config.registry import Component
 from oodbench.errors import UserError
 from oodbench.files import CannotWrite
+from oodbench.learning import isolation
 from oodbench.learning.loop import Failed
 
 GIVEN = {"wild": "batch.wild", "environments": "batch.env", "validation": "validation"}  # only to those that need it
+LONGEST = 500  # characters of a message
+LONGEST_TRACEBACK = 20_000
 
 
 @contextmanager
-def users_mistakes(component: Component) -> Iterator[None]:
+def at_work(component: Component) -> Iterator[None]:
+    """While a trainer or scorer runs: its mistakes fail its own cells, and nobody after it notices that it ran."""
+    with _users_mistakes(component.card), isolated(component):
+        yield
+
+
+@contextmanager
+def isolated(component: Component) -> Iterator[None]:
+    """What is global is afterwards as it was; our own methods are tested not to touch what others define."""
+    with isolation.state_restored(), nullcontext() if component.card.is_ours else isolation.definitions_restored():
+        yield
+
+
+@contextmanager
+def _users_mistakes(card: Card) -> Iterator[None]:
     """What a plugin raises fails its cells, in one line; in our own methods it is a bug and keeps its traceback."""
     try:
         yield
-    except (Failed, CannotWrite):
+    except (Failed, CannotWrite, KeyboardInterrupt, GeneratorExit):
         raise
     except UserError as error:
-        raise Failed(str(error)) from error
-    except Exception as error:
-        if "torch.use_deterministic_algorithms(True)" in str(error):
-            operation = str(error).split(" does not have")[0]
+        raise Failed(said(error)) from error
+    except BaseException as error:
+        if "torch.use_deterministic_algorithms(True)" in said(error):
+            operation = said(error).split(" does not have")[0]
             raise Failed(f"{operation} cannot be repeated to the bit here; leave out --deterministic") from error
-        if component.card.is_ours:
+        if card.is_ours:
             raise
-        raise Failed(in_words(component.card, error)) from error
+        raise Failed(in_words(card, error)) from error
 
 
-def in_words(card: Card, error: Exception) -> str:
+def said(error: BaseException) -> str:
+    """The message of an exception as one line, whatever its author put there."""
+    try:
+        return printable(" ".join(str(error).split()), LONGEST)
+    except Exception:
+        return "its message cannot be printed"
+
+
+def printable(text: str, longest: int) -> str:
+    """Text that a file can hold; of a long one, how it begins and ends."""
+    text = text.encode(errors="replace").decode()
+    return text if len(text) <= longest else f"{text[: longest // 2]} ... {text[-longest // 2 :]}"
+
+
+def in_words(card: Card, error: BaseException) -> str:
     """An exception out of a method's file: what it is and in which line, or what the method forgot to ask for."""
     where = str(card.path)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == card.path]
@@ -42,10 +73,12 @@ def in_words(card: Card, error: Exception) -> str:
     for need, given in GIVEN.items():
         if need in NEEDS[card.kind] and need not in card.needs and _lacks(given, card, error):
             return f'{where}: {given} is None; add needs = frozenset({{"{need}"}}) to class {card.class_name}'
-    return f"{type(error).__name__} at {where}: {error}"
+    if isinstance(error, SystemExit):
+        return f"{where} ends the process, {type(error).__name__}({said(error)}); raise an exception instead"
+    return f"{type(error).__name__} at {where}: {said(error)}"
 
 
-def _lacks(given: str, card: Card, error: Exception) -> bool:
+def _lacks(given: str, card: Card, error: BaseException) -> bool:
     """Whether the error is about a None, or a missing argument, that the file takes for what it was not given."""
-    about = "NoneType" in str(error) or f"'{given}'" in str(error)
+    about = "NoneType" in said(error) or f"'{given}'" in said(error)
     return about and re.search(rf"\b{re.escape(given)}\b", card.path.read_text(encoding="utf-8")) is not None

@@ -19,7 +19,7 @@ from oodbench.learning.initial_weights import read_weights
 from oodbench.learning.loop import Loop
 from oodbench.learning.networks import Classifier
 from oodbench.running.cells import Training
-from oodbench.running.mistakes import in_words
+from oodbench.running.mistakes import in_words, isolated
 from oodbench.running.plan import Plan
 from oodbench.running.trained import build_model, extended, frozen, training_data, weights_file
 
@@ -41,8 +41,9 @@ def check(plan: Plan, device: torch.device) -> None:
     """What can only be found with the code and the device at hand, still before anything trains."""
     precision.check(plan.suite.contents.precision, device)
     for method in {(cell.method.label, str(cell.training.draw)): cell.method for cell in plan.todo}.values():
-        method.trainer.make()
-        method.scorer.make()
+        for component in (method.trainer, method.scorer):
+            with isolated(component):
+                component.make()
     for setting, seed in {cell.setting: cell.seed for cell in plan.todo}.items():
         if setting.covariate in plan.suite.contents.covariate:  # its domains and classes; corruptions come when needed
             build_parts(plan.suite, setting, seed)
@@ -88,12 +89,13 @@ def _rehearse(plan: Plan, untrained: Classifier) -> None:
         data = training_data(training.suite, replace(parts, labelled=parts.labelled.take(rows)), setting=None)
         loop = _Rehearsal(training.recipe, 0, torch.device("cpu"))
         try:
-            training.trainer.make().train(_copied(untrained, training, loop.device), data, loop)
+            with isolated(training.trainer):
+                training.trainer.make().train(_copied(untrained, training, loop.device), data, loop)
         except _Rehearsed:
             continue
         except UserError as error:
             raise UserError(f"'{training.trainer.label}': {error}") from None
-        except Exception:
+        except (Exception, SystemExit):
             if training.trainer.card.is_ours:
                 raise
             continue  # a plugin's mistake fails its cells when their turn comes
@@ -109,19 +111,22 @@ def _rehearse_scorers(plan: Plan, untrained: Classifier, device: torch.device) -
     for cell in cells.values():
         scorer, parts = cell.method.scorer, build_parts(cell.suite, cell.setting, cell.seed)
         try:
-            model = frozen(_copied(untrained, cell.training, device))
-        except Exception:
+            with isolated(cell.method.trainer):
+                model = frozen(_copied(untrained, cell.training, device))
+        except (Exception, SystemExit):
             if cell.method.trainer.card.is_ours:
                 raise
             continue  # a plugin's mistake fails its cells when their turn comes
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            try:
+        try:
+            with isolated(scorer):
                 rehearse(scorer.make, model, parts)
-            except UserError as error:
-                raise UserError(f"'{scorer.card.name}': {error}") from error
-            except Exception as error:
-                words = in_words(scorer.card, error)
-                raise UserError(f"{words}; correct it, or leave out '{cell.method.name}'") from error
+        except UserError as error:
+            raise UserError(f"'{scorer.card.name}': {error}") from error
+        except SystemExit:
+            continue  # it fails its cells when their turn comes
+        except Exception as error:
+            words = in_words(scorer.card, error)
+            raise UserError(f"{words}; correct it, or leave out '{cell.method.name}'") from error
 
 
 def _copied(untrained: Classifier, training: Training, device: torch.device) -> Classifier:
@@ -155,7 +160,8 @@ def _estimate(plan: Plan, device: torch.device) -> float:
         recipe = training.recipe
         images = recipe.steps(data.steps(recipe)) * recipe.batch_size * (2 if training.reads_wild else 1)
         cached = training.init is not None or weights_file(training.key, plan.folder).exists()
-        runs = 0 if cached else training.trainer.make().runs
+        with isolated(training.trainer):
+            runs = 0 if cached else training.trainer.make().runs
         trained += runs * images
     scored = sum(len(getattr(parts, split)) for split in ("labelled", *TEST_SPLITS)) * len(plan.todo)
     return per_image * (trained + scored / 3)  # a forward pass is about a third of a training step

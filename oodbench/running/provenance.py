@@ -36,6 +36,7 @@ from oodbench.results.result import (
 )
 from oodbench.running import keys
 from oodbench.running.cells import Cell
+from oodbench.running.mistakes import LONGEST_TRACEBACK, printable, said
 from oodbench.seeds import derive
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ def result(
         method=cell.method.label,
         seed=cell.seed,
         status="ok" if failure is None else "failed",
-        error=None if failure is None else str(failure),
-        traceback=None if failure is None else failure.traceback,
+        error=None if failure is None else said(failure),
+        traceback=None if failure is None else printable(failure.traceback, LONGEST_TRACEBACK),
         metrics=metrics.evaluate(**scored) if scored else {},
         metrics_version=identity.version_of("metrics"),
         key=cell.key,

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from oodbench.config.cards import catalogue, load_class
 from oodbench.config.registry import Registry
+from oodbench.config.schema import conform
 from oodbench.config.suite import Setting, Suite
 from oodbench.data import lookup
 from oodbench.data.parts import Parts, mixed_validation
@@ -25,7 +26,8 @@ from oodbench.learning.initial_weights import describe, read_weights
 from oodbench.learning.loop import Loop
 from oodbench.learning.networks import Classifier, Network
 from oodbench.learning.rows import as_rows
-from oodbench.results.result import WEIGHTS, Result
+from oodbench.results.plain import as_plain
+from oodbench.results.result import WEIGHTS, EpochAccuracies, Result
 from oodbench.running.cells import Training
 from oodbench.running.plan import cell_of
 from oodbench.running.provenance import state_digest
@@ -33,7 +35,8 @@ from oodbench.running.repeat import command
 from oodbench.seeds import derive
 
 CPU = torch.device("cpu")
-FIELDS = {"model", "log", "notes", "seconds"}  # of a file of weights; those of today name their training too
+FIELDS = {"model", "log", "notes", "seconds"}  # of a file of weights; those of today name their training and data too
+NAMED = {"training", "seed", "data", "seen"}
 
 
 def build_model(suite: Suite, seed: int) -> Classifier:
@@ -52,7 +55,8 @@ def training_data(suite: Suite, parts: Parts, setting: Setting | None) -> Data:
     env = None
     if parts.labelled.domains is not None:
         env = torch.from_numpy(np.unique(parts.labelled.domains, return_inverse=True)[1])
-    labelled = Split(as_rows(parts.labelled.images), torch.from_numpy(parts.labelled.labels), env)
+    # Labels are copied as images are whenever they are asked for: a trainer that changes them changes its own.
+    labelled = Split(as_rows(parts.labelled.images), torch.tensor(parts.labelled.labels), env)
     if setting is None:
         return Data(labelled, lookup.num_classes(suite))
     wild_id, covariate, semantic = (
@@ -137,8 +141,13 @@ def frozen(model: Classifier) -> Classifier:
     return model.eval().requires_grad_(False)
 
 
-def stored(training: Training, folder: Path, device: torch.device) -> Trained | None:
-    """The network of a training if its weights are given or in the folder; None if they have yet to be trained."""
+def stored(
+    training: Training, folder: Path, device: torch.device, data: Callable[[], dict[str, str]] | None = None
+) -> Trained | None:
+    """The network of a training if its weights are given or in the folder; None if they have yet to be trained.
+
+    `data` gives the digests of what it would learn from now, which must be those of what it has learned from.
+    """
     if training.init is not None:
         model = started(training, device)
         read_weights(model, training.init)
@@ -155,19 +164,39 @@ def stored(training: Training, folder: Path, device: torch.device) -> Trained | 
     for name, mark in training.marks.items():
         if contents.get("data", {}).get(name, mark) != mark:
             raise Unusable(f"'{path}' is of another training: its images of '{name}' were others")
+    if data is not None and "seen" in contents:
+        for name, digest in data().items():
+            if contents["seen"].get(name) != digest:
+                raise Unusable(f"'{path}' has learned from other data: its '{name}' was another")
     return _filled(started(training, device), training, contents, path)
 
 
-def write(training: Training, folder: Path, model: Classifier, loop: Loop, seconds: float) -> None:
+def keep(
+    training: Training, folder: Path, model: Classifier, loop: Loop, seconds: float, seen: dict[str, str]
+) -> Trained:
+    """Write what a training has learned; the network as it will be read back, without what else was done to it."""
+    log, notes = as_plain(loop.log, "loop.log"), as_plain(loop.notes, "loop.notes")
+    for record in log:
+        if "domains" in record:
+            conform(record["domains"], EpochAccuracies, ("loop.log", "domains"))
     contents = {
         "model": model.state_dict(),
-        "log": loop.log,
-        "notes": loop.notes,
+        "log": log,
+        "notes": notes,
         "seconds": seconds,
         **_names(training),
         "data": dict(training.marks),
+        "seen": seen,
     }
-    write_atomically(weights_file(training.key, folder), lambda file: torch.save(contents, file))
+    path = weights_file(training.key, folder)
+    try:
+        network = _filled(started(training, model.device), training, contents, path)
+    except Unusable:
+        raise UserError(
+            "after training, the network has other weights than before; add what a trainer needs in extend"
+        ) from None
+    write_atomically(path, lambda file: torch.save(contents, file))
+    return network
 
 
 def set_aside(training: Training, folder: Path) -> Path:
@@ -185,7 +214,9 @@ def _names(training: Training) -> dict[str, Any]:
 def _read(path: Path, device: torch.device) -> dict[str, Any] | None:
     """What a file of weights holds; None if it is missing, damaged or not ours."""
     contents = load_tensors(path, device)
-    if not isinstance(contents, dict) or not (FIELDS <= contents.keys() <= FIELDS | {"training", "seed", "data"}):
+    if not isinstance(contents, dict) or not (
+        FIELDS <= contents.keys() <= FIELDS | {"training", "seed", "data", "seen"}
+    ):
         return None
     state = contents["model"]
     return contents if isinstance(state, dict) and all(isinstance(each, Tensor) for each in state.values()) else None

@@ -64,5 +64,5 @@ def _try(rule: Rule, subject: Subject) -> None:
     except UserError as refusal:
         if not subject.values and subject.key is None:  # a changed value may not go with the other defaults
             raise Violation(f"{broken}: {refusal}") from refusal
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise Violation(f"{broken}: {in_words(subject.card, error)}") from error

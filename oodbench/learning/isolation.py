@@ -1,0 +1,308 @@
+"""What a component may not leave behind: the state of torch, NumPy and the process, and other code's definitions.
+
+Whoever comes after a component computes as if it had never run. What components share, data and networks, is not dealt
+with here: each gets copies of its own (`Outputs.lent`, `trained.training_data`).
+"""
+
+import gc
+import locale
+import os
+import random
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+import threadpoolctl
+import torch
+import torch.nn.modules.module as torch_module
+from torch import overrides
+from torch.utils import _python_dispatch as dispatch
+
+from oodbench.files import umask
+
+Setting = tuple[Callable[[], Any], Callable[[Any], object]]  # how it is read, and how it is set
+# Attributes below `torch.backends`; the first forbids setting the others. The older names of a switch come before the
+# newer ones, which they set too.
+SWITCHES = (
+    *("__allow_nonbracketed_mutation_flag", "cudnn.enabled", "cudnn.benchmark", "cudnn.deterministic"),
+    *("cudnn.allow_tf32", "cuda.matmul.allow_tf32", "mkldnn.enabled", "mkldnn.deterministic", "mkldnn.allow_tf32"),
+    *("cuda.matmul.allow_fp16_reduced_precision_reduction", "cuda.matmul.allow_bf16_reduced_precision_reduction"),
+    *("fp32_precision", "cuda.matmul.fp32_precision", "cudnn.conv.fp32_precision", "cudnn.rnn.fp32_precision"),
+    *("mkldnn.matmul.fp32_precision", "mkldnn.conv.fp32_precision", "mkldnn.rnn.fp32_precision"),
+    *("opt_einsum.enabled", "opt_einsum.strategy"),
+)
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGALRM")
+# Modules whose definitions count, and packages, which have a dot at the end.
+WATCHED = (
+    *("oodbench.", "torch", "torch._tensor", "torch.linalg", "torch.special", "torch.autograd.", "torch.optim."),
+    *("torch.nn.functional", "torch.nn.init", "torch.nn.modules.", "numpy", "numpy.linalg", "numpy.random"),
+    *("builtins", "json", "math", "os", "pathlib", "random", "time"),
+)
+SEED = 0  # of every component's random numbers, unless it seeds them itself; a training is seeded by its loop
+
+_entered: list[Any] = []  # inference modes that answer one left behind, which end if nobody refers to them
+
+
+@contextmanager
+def state_restored() -> Iterator[None]:
+    """Global state is afterwards what it was before; random numbers begin anew, whatever ran before."""
+    before = [(setting, setting[0]()) for setting in _settings()]
+    torch.manual_seed(SEED)
+    np.random.seed(SEED)
+    random.seed(SEED)
+    try:
+        yield
+    finally:
+        for (read, restore), value in before:
+            if not _is(read, value):
+                restore(value)
+
+
+def _is(read: Callable[[], Any], value: Any) -> bool:
+    try:
+        return bool(read() == value)
+    except RuntimeError:  # torch reads no switch that was set by its older and its newer name
+        return False
+
+
+@cache
+def _settings() -> tuple[Setting, ...]:
+    """All that is restored; modes come last, since a default device is one of them."""
+    return (
+        *(_switch(path) for path in SWITCHES if _has_switch(path)),
+        *_torch_settings(),
+        *_process_settings(),
+        *((lambda lib=lib: lib.num_threads, lib.set_num_threads) for lib in _thread_pools()),
+        *_random_states(),
+        *_torch_modes(),
+    )
+
+
+def _owner(path: str) -> Any:
+    owner: Any = torch.backends
+    for name in path.split(".")[:-1]:
+        owner = getattr(owner, name)
+    return owner
+
+
+def _has_switch(path: str) -> bool:
+    try:
+        return hasattr(_owner(path), path.rpartition(".")[2])
+    except (AttributeError, RuntimeError):  # an older torch
+        return False
+
+
+def _switch(path: str) -> Setting:
+    owner, name = _owner(path), path.rpartition(".")[2]
+    return lambda: getattr(owner, name), lambda value: setattr(owner, name, value)
+
+
+def _torch_settings() -> tuple[Setting, ...]:
+    def autocast(device: str) -> Setting:
+        def restore(value: tuple[bool, torch.dtype]) -> None:
+            torch.set_autocast_enabled(device, value[0])
+            torch.set_autocast_dtype(device, value[1])
+
+        return lambda: (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)), restore
+
+    return (
+        (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+        (torch.get_num_threads, torch.set_num_threads),
+        (torch.get_default_dtype, torch.set_default_dtype),
+        (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+        (torch.is_grad_enabled, torch.set_grad_enabled),
+        (torch.is_anomaly_enabled, torch.set_anomaly_enabled),
+        (_flushes_denormals, torch.set_flush_denormal),
+        autocast("cpu"),
+        autocast("cuda"),
+        (_global_hooks, _set_global_hooks),
+    )
+
+
+def _flushes_denormals() -> bool:
+    """Torch sets this, in the processor, and cannot tell it."""
+    tiny = torch.tensor([5e-324], dtype=torch.float64)
+    return bool((tiny + tiny).item() == 0.0)
+
+
+def _global_hooks() -> dict[str, dict[Any, Any]]:
+    """Of every module there is, by the names of torch's dictionaries."""
+    every = vars(torch_module).items()
+    return {name: dict(hooks) for name, hooks in every if name.startswith("_global_") and isinstance(hooks, dict)}
+
+
+def _set_global_hooks(before: dict[str, dict[Any, Any]]) -> None:
+    for name, hooks in before.items():
+        current = getattr(torch_module, name)
+        current.clear()
+        current.update(hooks)
+
+
+def _torch_modes() -> tuple[Setting, ...]:
+    def leave_inference(value: bool) -> None:
+        _entered.append(torch.inference_mode(value))
+        _entered[-1].__enter__()
+
+    def set_device(value: torch.device) -> None:
+        torch.set_default_device(None if value.type == "cpu" else value)
+
+    def pop(length: Callable[[], int], pop_mode: Callable[[], object]) -> Setting:
+        def restore(before: int) -> None:
+            while length() > before:
+                pop_mode()
+
+        return length, restore
+
+    return (
+        (torch.is_inference_mode_enabled, leave_inference),
+        (torch.get_default_device, set_device),
+        pop(overrides._len_torch_function_stack, overrides._pop_mode),  # type: ignore[attr-defined]
+        pop(dispatch._len_torch_dispatch_stack, dispatch._pop_mode),  # type: ignore[attr-defined]
+    )
+
+
+def _random_states() -> tuple[Setting, ...]:
+    """As bytes and tuples, which can be compared."""
+
+    def set_torch(value: bytes) -> None:
+        torch.set_rng_state(torch.frombuffer(bytearray(value), dtype=torch.uint8))
+
+    def numpy_state() -> tuple[Any, ...]:
+        state: Any = np.random.get_state()
+        kind, keys, *rest = state
+        return (kind, keys.tobytes(), *rest)
+
+    def set_numpy(value: tuple[Any, ...]) -> None:
+        np.random.set_state((value[0], np.frombuffer(value[1], dtype=np.uint32), *value[2:]))
+
+    def cuda_states() -> list[bytes]:
+        return (
+            [each.numpy().tobytes() for each in torch.cuda.get_rng_state_all()] if torch.cuda.is_initialized() else []
+        )
+
+    def set_cuda(values: list[bytes]) -> None:
+        if values:
+            torch.cuda.set_rng_state_all([torch.frombuffer(bytearray(each), dtype=torch.uint8) for each in values])
+
+    return (
+        (lambda: torch.get_rng_state().numpy().tobytes(), set_torch),
+        (numpy_state, set_numpy),
+        (random.getstate, random.setstate),
+        (cuda_states, set_cuda),
+    )
+
+
+def _thread_pools() -> list[Any]:
+    """Of BLAS and OpenMP, whose numbers of threads NumPy and SciPy compute with."""
+    return list(threadpoolctl.ThreadpoolController().lib_controllers)
+
+
+def _process_settings() -> tuple[Setting, ...]:
+    def set_environment(value: dict[str, str]) -> None:
+        os.environ.clear()
+        os.environ.update(value)
+
+    def set_filters(value: list[Any]) -> None:
+        warnings.resetwarnings()  # which also forgets what follows from the filters
+        warnings.filters[:] = value  # type: ignore[index]  # a list, which typeshed calls a sequence
+
+    def set_path(value: list[str]) -> None:
+        sys.path[:] = value
+
+    def set_streams(value: tuple[Any, ...]) -> None:
+        sys.stdin, sys.stdout, sys.stderr = value
+
+    return (
+        (_folder, lambda value: os.chdir(value) if value is not None else None),
+        (lambda: dict(os.environ), set_environment),
+        (umask, os.umask),
+        (lambda: list(warnings.filters), set_filters),
+        (lambda: list(sys.path), set_path),
+        (lambda: (sys.stdin, sys.stdout, sys.stderr), set_streams),
+        (sys.getrecursionlimit, sys.setrecursionlimit),
+        (gc.isenabled, lambda value: gc.enable() if value else gc.disable()),
+        (lambda: locale.setlocale(locale.LC_ALL), lambda value: locale.setlocale(locale.LC_ALL, value)),
+        (np.geterr, lambda value: np.seterr(**value)),
+        (np.geterrcall, np.seterrcall),
+        (np.get_printoptions, lambda value: np.set_printoptions(**value)),
+        (_signal_handlers, _set_signal_handlers),
+    )
+
+
+def _folder() -> str | None:
+    with suppress(FileNotFoundError):  # deleted under our feet
+        return os.getcwd()
+    return None
+
+
+def _signal_handlers() -> dict[int, Any]:
+    known = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+    return {each: signal.getsignal(each) for each in known}
+
+
+def _set_signal_handlers(before: dict[int, Any]) -> None:
+    if threading.current_thread() is threading.main_thread():  # nobody else may
+        for each, handler in before.items():
+            if handler is not None:  # set by other means than Python's
+                signal.signal(each, handler)
+
+
+@contextmanager
+def definitions_restored() -> Iterator[None]:
+    """Functions and classes of oodbench, torch and NumPy are afterwards what they were; nobody ends the process.
+
+    It takes some milliseconds, so it is for code that is not ours.
+    """
+    before = [(owner, dict(vars(owner))) for owner in _owners()]
+    os_exit, process = os._exit, os.getpid()
+
+    def refuse(status: int) -> None:
+        if os.getpid() != process:  # a child may
+            os_exit(status)
+        raise SystemExit(status)
+
+    os._exit = refuse  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for owner, names in before:
+            _restore(owner, names)
+
+
+def _owners() -> list[Any]:
+    """The modules of the watched packages and the classes that they define."""
+    packages = tuple(name for name in WATCHED if name.endswith("."))
+    modules = [m for name, m in list(sys.modules.items()) if name in WATCHED or f"{name}.".startswith(packages)]
+    classes = {
+        id(value): value
+        for module in modules
+        for value in vars(module).values()
+        if issubclass(type(value), type) and value.__module__ == module.__name__
+    }
+    return [*modules, *classes.values()]
+
+
+def _restore(owner: Any, names: dict[str, Any]) -> None:
+    current = vars(owner)
+    is_class = isinstance(owner, type)
+    for name, value in names.items():
+        if current.get(name, owner) is not value and _is_definition(value, name, is_class):
+            with suppress(TypeError, AttributeError):  # of built-in classes nothing can be changed
+                setattr(owner, name, value)
+    if is_class and owner.__module__.partition(".")[0] == "oodbench":
+        for name in [name for name in current if name not in names and _is_definition(current[name], name, True)]:
+            delattr(owner, name)  # which would have hidden what is inherited
+
+
+def _is_definition(value: Any, name: str, of_class: bool) -> bool:
+    """What code is made of; of a class also its defaults, but not what Python notes about it."""
+    if of_class:
+        return not name.startswith(("_abc_", "__")) or isinstance(value, FunctionType)
+    return callable(value) or isinstance(value, ModuleType)

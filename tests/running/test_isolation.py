@@ -1,0 +1,178 @@
+"""A run with a hostile plugin: its own cells fail or not, everybody else's numbers are those of a run without it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from command_line import assert_done, assert_refused, smoke
+
+from oodbench.results.folder import read_folder
+from oodbench.results.result import read_scores
+
+TRAINER = '''"""A trainer."""
+import os, sys
+from dataclasses import dataclass
+import torch
+from oodbench import Trainer
+
+
+@dataclass
+class Hostile(Trainer):
+    """Does harm."""
+
+    def train(self, model, data, loop):
+        {before}
+        super().train(model, data, loop)
+        {after}
+'''
+SCORER = '''"""A scorer."""
+import os, sys
+from dataclasses import dataclass
+import torch
+from oodbench import Scorer
+
+
+@dataclass
+class Hostile(Scorer):
+    """Does harm."""
+
+    def fit(self, train):
+        {fit}
+
+    def score(self, out):
+        {score}
+        return out.logits[:, 0]
+'''
+
+
+def trainer(before: str = "pass", after: str = "pass") -> str:
+    return TRAINER.format(before=before, after=after)
+
+
+def scorer(fit: str = "pass", score: str = "pass") -> str:
+    return SCORER.format(fit=fit, score=score)
+
+
+OTHERS = "knn,vim,odin,mixup"
+
+
+def _numbers(folder: Path) -> dict[str, object]:
+    """Raw scores of every cell but those of the plugin, and the digests of the weights."""
+    numbers = {}
+    for each in read_folder(folder)[0]:
+        if "hostile" not in each.method:
+            scores = read_scores(each.path)
+            arrays = {f"{split}.{name}": a for split, s in scores.items() for name, a in vars(s).items()}
+            shown = {name: None if a is None else np.asarray(a).tobytes() for name, a in arrays.items()}
+            numbers[f"{each.setting}/{each.method}"] = (each.weights, each.metrics, shown)
+    return numbers
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("clean")
+    assert_done(smoke(folder, OTHERS))
+    return _numbers(folder)
+
+
+def run(tmp_path: Path, source: str, methods: str = f"hostile,{OTHERS}"):
+    plugin = tmp_path / "hostile.py"
+    plugin.write_text(source)
+    return smoke(tmp_path / "results", methods, "--plugin", plugin)
+
+
+def _errors(folder: Path) -> set[str]:
+    return {each.error for each in read_folder(folder)[0] if each.status == "failed"}
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (trainer(before="data.labelled.y.clamp_(max=3)"), "the trainer changed data.labelled.y"),
+        (trainer(before="data.labelled.images.numpy()[:] = 0"), "the trainer changed data.labelled.images"),
+        (scorer(score="out.model.head.weight.mul_(2)"), "changed the network, which all scorers share (head.weight)"),
+        (scorer(fit="train.model.mean.zero_()"), "changed the network, which all scorers share (mean)"),
+        (trainer(before="sys.exit(0)"), "ends the process, SystemExit(0); raise an exception instead"),
+        (trainer(before="os._exit(0)"), "ends the process, SystemExit(0); raise an exception instead"),
+        (scorer(score="sys.exit(0)"), "ends the process"),
+        (trainer(after="loop.notes['t'] = torch.ones(2)"), "loop.notes['t'] cannot be written to a result"),
+        (trainer(after="loop.notes['t'] = float('nan')"), "loop.notes['t'] cannot be written to a result"),
+        (trainer(after="loop.log.append({'loss': float('inf')})"), "loop.log["),
+        (trainer(after="loop.log[0]['domains'] = 5"), "loop.log.domains"),
+        (trainer(after="raise ValueError('a' * 10**7 + chr(0xd800))"), "ValueError at"),
+        (trainer(after="model.head.register_buffer('more', torch.ones(1))"), "add what a trainer needs in extend"),
+    ],
+)
+def test_the_cell_of_the_culprit_fails_and_all_others_are_as_without_it(source, says, clean, tmp_path):
+    outcome = run(tmp_path, source)
+    assert outcome.status == 1 and "Traceback" not in outcome.out + outcome.err
+    (error,) = _errors(tmp_path / "results")
+    assert says in error and len(error) < 1200
+    assert _numbers(tmp_path / "results") == clean
+    after = assert_done(smoke(tmp_path / "results", OTHERS))  # without the plugin
+    assert "nothing to do" in after and _numbers(tmp_path / "results") == clean
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        scorer(fit="train.features.sub_(1); train.logits.zero_(); train.y.zero_(); train.images.zero_()"),
+        scorer(score="out.features.numpy()[:] = 0; out.images.zero_(); out.logits.copy_(out.logits.flip(0))"),
+        scorer(fit="train.model.register_forward_hook(lambda *_: torch.zeros(1))"),
+        scorer(fit="train.model.head = torch.nn.Identity()"),
+        scorer(fit="train.model.features = lambda x: x.flatten(1) * 0"),
+        scorer(score="torch.set_num_threads(2); torch.set_default_dtype(torch.float64); torch.manual_seed(3)"),
+        trainer(after="torch.nn.functional.cross_entropy = lambda *a, **k: 1 / 0"),
+        trainer(after="os.chdir('/'); os.environ.clear()"),
+    ],
+)
+def test_what_harms_nobody_is_no_failure_and_changes_no_other_number(source, clean, tmp_path):
+    assert_done(run(tmp_path, source))
+    assert _numbers(tmp_path / "results") == clean
+
+
+def test_a_network_is_scored_as_it_will_be_read_back(tmp_path):
+    """A hook that a trainer leaves on its network would be gone the next time, and its numbers others."""
+    source = trainer(after="model.head.register_forward_hook(lambda m, i, o: o * 0)")
+    assert_done(run(tmp_path, source, "hostile"))
+    first = {each.setting: each.metrics for each in read_folder(tmp_path / "results")[0]}
+    for path in (tmp_path / "results").rglob("seed*.json"):
+        path.unlink()
+    assert_done(run(tmp_path, source, "hostile"))
+    assert {each.setting: each.metrics for each in read_folder(tmp_path / "results")[0]} == first
+
+
+def test_weights_name_the_training_the_seed_and_the_data_they_come_from(tmp_path):
+    assert_done(smoke(tmp_path, "msp"))
+    (path,) = (tmp_path / "weights").glob("*.pt")
+    contents = torch.load(path, weights_only=True)
+    assert contents["training"] == path.stem and contents["seed"] == 0
+    assert set(contents["seen"]) == {"labelled.images", "labelled.y"} and set(contents["data"]) == {"digits"}
+
+
+def test_weights_that_learned_from_other_data_are_trained_again(tmp_path):
+    assert_done(smoke(tmp_path, "msp"))
+    (path,) = (tmp_path / "weights").glob("*.pt")
+    contents = torch.load(path, weights_only=True)
+    digest = contents["seen"]["labelled.y"]
+    torch.save({**contents, "seen": {**contents["seen"], "labelled.y": "0" * 16}}, path)
+    for result in tmp_path.rglob("seed*.json"):
+        result.unlink()
+    out = assert_done(smoke(tmp_path, "msp"))
+    assert f"'{path}' has learned from other data: its 'labelled.y' was another" in out
+    assert path.with_suffix(".pt.unreadable").exists()
+    assert torch.load(path, weights_only=True)["seen"]["labelled.y"] == digest
+
+
+def test_a_plugin_that_exits_when_it_is_imported_is_refused(tmp_path):
+    source = scorer().replace("import os, sys", "import os, sys\nos._exit(0)")
+    assert_refused(run(tmp_path, source), "hostile.py", "SystemExit")
+
+
+def test_a_notes_file_keeps_what_json_can_hold(tmp_path):
+    source = trainer(after="loop.notes |= {'list': (1, 2.5, 'x', None), 'inner': {'a': True}}")
+    assert_done(run(tmp_path, source, "hostile"))
+    stored = json.loads(next((tmp_path / "results").rglob("seed*.json")).read_text())
+    assert stored["notes"]["list"] == [1, 2.5, "x", None] and stored["notes"]["inner"] == {"a": True}
