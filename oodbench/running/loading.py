@@ -1,18 +1,21 @@
 """A result's network and its fitted scorer, ready to score images."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from oodbench.config import suite as suites
 from oodbench.config.registry import Registry
+from oodbench.config.suite import Suite
 from oodbench.data.parts import build_parts
 from oodbench.errors import UserError
-from oodbench.learning import precision
+from oodbench.learning import isolation, precision
 from oodbench.learning.evaluation import Evaluation, scores_of
 from oodbench.learning.loop import Failed
 from oodbench.learning.method import Scorer
@@ -41,8 +44,15 @@ class Loaded:
         if isinstance(images, np.ndarray) and (images.dtype != np.uint8 or images.ndim != 4):
             given = f"{images.dtype} of shape {images.shape}"
             raise UserError(f"the images are {given}; give uint8 of the shape (N, C, H, W)")
-        with arithmetic(self.result.ran_suite, self.model.device), precision.nondeterminism_warns():
+        with _as_in_the_run(self.result.ran_suite, self.model.device):
             return scores_of(self.scorer, forward(self.model, as_rows(images))).cpu().numpy()
+
+
+@contextmanager
+def _as_in_the_run(suite: Suite, device: torch.device) -> Iterator[None]:
+    """The same arithmetic and random numbers; whoever called keeps his own."""
+    with arithmetic(suite, device), isolation.state_restored(), precision.nondeterminism_warns():
+        yield
 
 
 def load(result: Result | str | Path, device: str = "auto", plugins: Iterable[str | Path] = ()) -> Loaded:
@@ -56,7 +66,7 @@ def load(result: Result | str | Path, device: str = "auto", plugins: Iterable[st
     suites.check(result.config.suite)  # the file may have been edited
     suites.check_setting(setting, result.config.suite)
     registry, folder = Registry(plugins), trained.folder_of(result)
-    with arithmetic(suite, chosen := choose_device(device)), precision.nondeterminism_warns():
+    with _as_in_the_run(suite, chosen := choose_device(device)):
         model = trained.of(result, folder, chosen, registry).model
         parts = build_parts(suite, setting, result.seed)
         scorer = keyed(cell_of(result, registry, folder).method.scorer)
