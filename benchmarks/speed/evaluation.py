@@ -19,25 +19,27 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from subject import CLOSED_FORM, network, parts, plain_pass, scorers
 from timing import TURNS, Row, least, main
 
-from oodbench.learning import isolation
+from oodbench.learning import definitions, isolation
 from oodbench.learning.evaluation import Evaluation
+from oodbench.learning.lending import Lender
 from oodbench.learning.outputs import Outputs, forward
 from oodbench.learning.rows import as_rows
 from oodbench.results import metrics
 from oodbench.running.execution import keyed
 
 
-class Sharing(Evaluation):
+class Sharing(Lender):
     """Gives every scorer the same outputs and the same network."""
 
-    def _lent(self, out: Outputs, key: str) -> Outputs:
-        return out
+    @contextmanager
+    def to(self, name: str, key: str, is_ours: bool) -> Iterator[Callable[[Outputs], Outputs]]:
+        yield lambda out: out
 
 
 @contextmanager
 def isolated() -> Iterator[None]:
     """As a run treats a plugin."""
-    with isolation.state_restored(), isolation.definitions_restored():
+    with isolation.state_restored(), definitions.restored():
         yield
 
 
@@ -56,11 +58,16 @@ def rows(quick: bool) -> Iterator[Row]:
                 scored = evaluation.score(keyed(scorer), images)[0]
             metrics.evaluate(**{split: metrics.Scored(**vars(each)) for split, each in scored.items()})
 
+    def sharing() -> Evaluation:
+        evaluation = Evaluation(model, images.labelled)
+        evaluation._lender = Sharing(model)
+        return evaluation
+
     sides = {
         "plain": lambda: plain_pass(model, *every),
         "pass": harness_pass,
         "five": lambda: evaluate(Evaluation(model, images.labelled), isolated),
-        "shared": lambda: evaluate(Sharing(model, images.labelled), nullcontext),
+        "shared": lambda: evaluate(sharing(), nullcontext),
     }
     spent = least(sides, 1 if quick else TURNS)
     yield Row("five closed-form scorers, fit and metrics included : a plain pass", spent["five"] / spent["plain"], 1.05)

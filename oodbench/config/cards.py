@@ -214,9 +214,9 @@ def load_class(card: Card) -> type:
         else:
             module = importlib.import_module(card.module)
         loaded: type = getattr(module, card.class_name)
-    except UserError:
+    except (UserError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         if card.is_ours:
             raise
         raise UserError(f"'{card.path}' does not import: {type(error).__name__}: {error}") from error

@@ -163,9 +163,9 @@ class Component:
         loaded = load_class(self.card)
         try:
             return loaded(**self._given)
-        except UserError:
+        except (UserError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             if self.card.is_ours:
                 raise
             reason = f"{type(error).__name__}: {error}"

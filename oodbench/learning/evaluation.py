@@ -2,8 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from oodbench.data.parts import Parts
 from oodbench.errors import UserError, place_of
 from oodbench.files import write_atomically
 from oodbench.learning.checkpoint import load_tensors
-from oodbench.learning.lending import lent_network, restore_weights, tensors_of
+from oodbench.learning.lending import Lender
 from oodbench.learning.loop import Failed
 from oodbench.learning.method import Scorer
 from oodbench.learning.networks import Classifier
@@ -39,6 +38,7 @@ class KeyedScorer:
     scorer: Scorer
     name: str  # for messages
     key: str  # equal where code and values are
+    is_ours: bool = True  # and so tested to leave the network alone
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,7 @@ class Evaluation:
         self._outputs: dict[str, tuple[Outputs, float]] = {}
         self._scorers: dict[str, tuple[Scorer, float]] = {}
         self._scores: dict[tuple[str, str], tuple[Tensor, float]] = {}
-        self._networks: dict[str, Classifier] = {}  # lent to the scorers that went back to the network
-        self._weights: dict[str, Tensor] = {}  # as they were when one was first lent
+        self._lender = Lender(model)
 
     def score(self, keyed: KeyedScorer, parts: Parts) -> tuple[dict[str, SplitScores], dict[str, float]]:
         """Scores and predictions of the three test splits, and the seconds each stage took when it was done."""
@@ -75,7 +74,7 @@ class Evaluation:
             if split == "semantic" and len(images) == 0:
                 continue  # a suite of generalisation alone
             out, spent = self._pass(images)
-            values, scoring = self._scored(_fit_key(keyed, parts.id_validation), keyed.name, scorer, out, images)
+            values, scoring = self._scored(keyed, _fit_key(keyed, parts.id_validation), scorer, out, images)
             seconds["forward"] += spent
             seconds["score"] += scoring
             predictions = out.logits.argmax(dim=-1).cpu().numpy().astype(np.int16)
@@ -96,8 +95,8 @@ class Evaluation:
         key = _fit_key(keyed, id_validation)
         if key not in self._scorers:
             started = time.perf_counter()
-            with self._weights_compared(keyed.name, key), torch.no_grad():
-                fit(keyed.scorer, self._lent(train, key), validation and self._lent(validation, key))
+            with self._lender.to(keyed.name, key, keyed.is_ours) as lent, torch.no_grad():
+                fit(keyed.scorer, lent(train), validation and lent(validation))
             self._scorers[key] = keyed.scorer, time.perf_counter() - started
         scorer, fitting = self._scorers[key]
         return scorer, {"forward": passing, "fit": fitting}
@@ -132,44 +131,20 @@ class Evaluation:
         y = None if y is None else y.to(self.model.device)
         return Outputs(self.model, as_rows(images.images), features, logits, y), contents["seconds"]
 
-    def _scored(self, fitted: str, name: str, scorer: Scorer, out: Outputs, images: ImagePart) -> tuple[Tensor, float]:
+    def _scored(
+        self, keyed: KeyedScorer, fitted: str, scorer: Scorer, out: Outputs, images: ImagePart
+    ) -> tuple[Tensor, float]:
         key = fitted, images.digest
         if key not in self._scores:
             started = time.perf_counter()
-            with self._weights_compared(name, fitted):
-                values = scores_of(scorer, out, lambda some: self._lent(some, fitted))
+            with self._lender.to(keyed.name, fitted, keyed.is_ours) as lent:
+                values = scores_of(scorer, out, lent)
             spent = time.perf_counter() - started
             if not values.isfinite().all():
                 bad = int((~values.isfinite()).sum())
-                raise Failed(f"'{name}' gave {bad} of {len(images)} scores that are not finite")
+                raise Failed(f"'{keyed.name}' gave {bad} of {len(images)} scores that are not finite")
             self._scores[key] = values, spent
         return self._scores[key]
-
-    def _lent(self, out: Outputs, key: str) -> Outputs:
-        """Copies for one call of the scorer with this key, who may go back to a network of its own."""
-
-        def network() -> Classifier:
-            self._weights = self._weights or {name: each.clone() for name, each in tensors_of(self.model).items()}
-            if key not in self._networks:
-                self._networks[key] = lent_network(self.model)
-            return self._networks[key]
-
-        return out.lent(network)
-
-    @contextmanager
-    def _weights_compared(self, name: str, key: str) -> Iterator[None]:
-        """The weights are everybody's, and too large to copy for every scorer: they are compared, and put right."""
-        changed: list[str] = []
-        try:
-            yield
-        finally:
-            if key in self._networks:
-                changed = restore_weights(self.model, self._weights)
-        if changed:
-            raise Failed(
-                f"'{name}' changed the network, which all scorers share ({', '.join(changed[:3])}); "
-                "change a copy: copy.deepcopy(out.model)"
-            )
 
 
 def _fit_key(keyed: KeyedScorer, id_validation: ImagePart) -> str:

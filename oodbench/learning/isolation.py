@@ -1,7 +1,7 @@
-"""What a component may not leave behind: the state of torch, NumPy and the process, and other code's definitions.
+"""The state of torch, NumPy and the process, which no component leaves otherwise than it was.
 
-Whoever comes after a component computes as if it had never run. What components share, data and networks, is not dealt
-with here: each gets copies of its own (`Outputs.lent`, `trained.training_data`).
+Whoever comes after a component computes as if it had never run. What components share is not dealt with here: each gets
+copies of data and outputs (`lending`, `trained.training_data`), and functions that it replaces are in `definitions`.
 """
 
 import gc
@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -39,30 +38,34 @@ SWITCHES = (
     *("opt_einsum.enabled", "opt_einsum.strategy"),
 )
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE", "SIGALRM")
-# Modules whose definitions count, and packages, which have a dot at the end.
-WATCHED = (
-    *("oodbench.", "torch", "torch._tensor", "torch.linalg", "torch.special", "torch.autograd.", "torch.optim."),
-    *("torch.nn.functional", "torch.nn.init", "torch.nn.modules.", "numpy", "numpy.linalg", "numpy.random"),
-    *("builtins", "json", "math", "os", "pathlib", "random", "time"),
-)
 SEED = 0  # of every component's random numbers, unless it seeds them itself; a training is seeded by its loop
 
 _entered: list[Any] = []  # inference modes that answer one left behind, which end if nobody refers to them
 
 
+class State:
+    """Torch, NumPy and the process as they are now."""
+
+    def __init__(self) -> None:
+        self._values = [(setting, setting[0]()) for setting in _settings()]
+
+    def restore(self) -> None:
+        for (read, restore), value in self._values:
+            if not _is(read, value):
+                restore(value)
+
+
 @contextmanager
 def state_restored() -> Iterator[None]:
     """Global state is afterwards what it was before; random numbers begin anew, whatever ran before."""
-    before = [(setting, setting[0]()) for setting in _settings()]
+    before = State()
     torch.manual_seed(SEED)
     np.random.seed(SEED)
     random.seed(SEED)
     try:
         yield
     finally:
-        for (read, restore), value in before:
-            if not _is(read, value):
-                restore(value)
+        before.restore()
 
 
 def _is(read: Callable[[], Any], value: Any) -> bool:
@@ -162,10 +165,20 @@ def _torch_modes() -> tuple[Setting, ...]:
 
     return (
         (torch.is_inference_mode_enabled, leave_inference),
+        (_hooks_saved_tensors, _unhook_saved_tensors),
         (torch.get_default_device, set_device),
         pop(overrides._len_torch_function_stack, overrides._pop_mode),  # type: ignore[attr-defined]
         pop(dispatch._len_torch_dispatch_stack, dispatch._pop_mode),  # type: ignore[attr-defined]
     )
+
+
+def _hooks_saved_tensors() -> bool:
+    return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
+
+
+def _unhook_saved_tensors(before: bool) -> None:
+    while not before and _hooks_saved_tensors():
+        torch._C._autograd._pop_saved_tensors_default_hooks()
 
 
 def _random_states() -> tuple[Setting, ...]:
@@ -232,8 +245,23 @@ def _process_settings() -> tuple[Setting, ...]:
         (np.geterr, lambda value: np.seterr(**value)),
         (np.geterrcall, np.seterrcall),
         (np.get_printoptions, lambda value: np.set_printoptions(**value)),
+        (lambda: list(gc.callbacks), _set_gc_callbacks),
         (_signal_handlers, _set_signal_handlers),
+        (_has_timer, _stop_timer),
     )
+
+
+def _set_gc_callbacks(before: list[Any]) -> None:
+    gc.callbacks[:] = before
+
+
+def _has_timer() -> bool:
+    return hasattr(signal, "getitimer") and signal.getitimer(signal.ITIMER_REAL) != (0.0, 0.0)
+
+
+def _stop_timer(before: bool) -> None:
+    if not before:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _folder() -> str | None:
@@ -252,57 +280,3 @@ def _set_signal_handlers(before: dict[int, Any]) -> None:
         for each, handler in before.items():
             if handler is not None:  # set by other means than Python's
                 signal.signal(each, handler)
-
-
-@contextmanager
-def definitions_restored() -> Iterator[None]:
-    """Functions and classes of oodbench, torch and NumPy are afterwards what they were; nobody ends the process.
-
-    It takes some milliseconds, so it is for code that is not ours.
-    """
-    before = [(owner, dict(vars(owner))) for owner in _owners()]
-    os_exit, process = os._exit, os.getpid()
-
-    def refuse(status: int) -> None:
-        if os.getpid() != process:  # a child may
-            os_exit(status)
-        raise SystemExit(status)
-
-    os._exit = refuse  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        for owner, names in before:
-            _restore(owner, names)
-
-
-def _owners() -> list[Any]:
-    """The modules of the watched packages and the classes that they define."""
-    packages = tuple(name for name in WATCHED if name.endswith("."))
-    modules = [m for name, m in list(sys.modules.items()) if name in WATCHED or f"{name}.".startswith(packages)]
-    classes = {
-        id(value): value
-        for module in modules
-        for value in vars(module).values()
-        if issubclass(type(value), type) and value.__module__ == module.__name__
-    }
-    return [*modules, *classes.values()]
-
-
-def _restore(owner: Any, names: dict[str, Any]) -> None:
-    current = vars(owner)
-    is_class = isinstance(owner, type)
-    for name, value in names.items():
-        if current.get(name, owner) is not value and _is_definition(value, name, is_class):
-            with suppress(TypeError, AttributeError):  # of built-in classes nothing can be changed
-                setattr(owner, name, value)
-    if is_class and owner.__module__.partition(".")[0] == "oodbench":
-        for name in [name for name in current if name not in names and _is_definition(current[name], name, True)]:
-            delattr(owner, name)  # which would have hidden what is inherited
-
-
-def _is_definition(value: Any, name: str, of_class: bool) -> bool:
-    """What code is made of; of a class also its defaults, but not what Python notes about it."""
-    if of_class:
-        return not name.startswith(("_abc_", "__")) or isinstance(value, FunctionType)
-    return callable(value) or isinstance(value, ModuleType)

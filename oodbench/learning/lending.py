@@ -1,33 +1,76 @@
-"""A network for one component that shares its weights with everybody: modules are copied, tensors are compared."""
+"""What a scorer is given: copies of the outputs, and modules of its own around the weights that all scorers share."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from oodbench.learning.loop import Failed
 from oodbench.learning.networks import Classifier
+from oodbench.learning.outputs import Outputs
 
 
-def lent_network(model: Classifier) -> Classifier:
-    """Modules of its own around the same weights: a hook, a patched method or a replaced layer is nobody else's."""
-    shared: dict[int, Any] = {id(each): each for each in (*model.parameters(), *model.buffers())}
-    lent = deepcopy(model, shared)
-    if model.body._compiled_call_impl is not None:  # which is not copied
-        lent.body.compile()
-    return lent
+class Lender:
+    """Lends a network to scorers, to each its own for as long as all are evaluated, and sees what they do to it."""
+
+    def __init__(self, model: Classifier) -> None:
+        self.model = model
+        self._networks: dict[str, Classifier] = {}  # of the scorers that went back to the network, by their keys
+        self._weights: dict[str, Tensor] = {}  # as they were when they were first shared
+
+    @contextmanager
+    def to(self, name: str, key: str, is_ours: bool) -> Iterator[Callable[[Outputs], Outputs]]:
+        """Turns outputs into copies for one call of a scorer; fails it if it changed the network meanwhile.
+
+        One of our own shares the weights, which are compared and put right, since a copy for each would take much
+        memory. A plugin has weights of its own too: it may go on changing them when its turn is over.
+        """
+
+        def network() -> Classifier:
+            if key not in self._networks:
+                self._networks[key] = self._lent(own_weights=not is_ours)
+            return self._networks[key]
+
+        changed: list[str] = []
+        try:
+            yield lambda out: out.lent(network)
+        finally:
+            if key in self._networks and is_ours:
+                changed = _restore(self.model, self._weights)
+            elif key in self._networks:
+                changed = _restore(self._networks[key], _tensors(self.model))
+        if changed:
+            raise Failed(
+                f"'{name}' changed the network, which is to be the same for every image and scorer "
+                f"({', '.join(changed[:3])}); change a copy: copy.deepcopy(out.model)"
+            )
+
+    def _lent(self, own_weights: bool) -> Classifier:
+        """Modules of its own: a hook, a patched method or a replaced layer is nobody else's."""
+        shared: dict[int, Any] = {}
+        if not own_weights:
+            self._weights = self._weights or {name: each.clone() for name, each in _tensors(self.model).items()}
+            shared = {id(each): each for each in _tensors(self.model).values()}
+        lent = deepcopy(self.model, shared)
+        if self.model.body._compiled_call_impl is not None:  # which is not copied
+            lent.body.compile()
+        return lent
 
 
-def tensors_of(model: Classifier) -> dict[str, Tensor]:
+def _tensors(model: Classifier) -> dict[str, Tensor]:
     """Parameters and buffers by name, also those that no state dictionary has."""
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
-def restore_weights(model: Classifier, weights: Mapping[str, Tensor]) -> list[str]:
-    """Give the network these weights again, which it had before; the names of those that were changed."""
+def _restore(network: Classifier, weights: Mapping[str, Tensor]) -> list[str]:
+    """Give a network these weights again; the names of those that were others."""
     changed = []
-    for name, each in tensors_of(model).items():
+    for name, each in _tensors(network).items():
+        if name not in weights:  # of a layer that only this network has
+            continue
         if not _same(each, weights[name]):
             each.data = weights[name].detach().clone()
             changed.append(name)

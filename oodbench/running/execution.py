@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,8 @@ def train_one(training: Training, at: Workplace, setting: Setting | None = None)
         raise at.failures[training.key]
     if at.last is None or at.last.key != training.key:
         at.last = None  # whose outputs make room
-        with at.claim(training), arithmetic(training.suite, at.device, at.options.deterministic):
+        at.before.restore()  # in case that a component has done something as it went
+        with at.claim(training):
             try:
                 with at_work(training.trainer):
                     network = _trained(training, at, setting or training.setting or training.suite.settings[0])
@@ -101,19 +103,20 @@ def _train(training: Training, at: Workplace, setting: Setting) -> Trained:
     before = seen.digests_of(given)
     data = given.on(at.device, _room(at.device))
     loop = Loop(
-        training.recipe,
+        deepcopy(training.recipe),  # which other trainings share
         derive(training.seed, "train"),
         at.device,
         weights_file(training.key, at.folder, "ckpt"),
         at.reporter.progress,
         domain_accuracy.observer(lookup.dataset(training.suite.contents.id.dataset).domains, parts),
     )
-    trained.extended(model, [training], at.device)
-    if at.compiles:
-        precision.compile_body(model)
-    started = time.perf_counter()
-    trainer.train(model, data, loop)
-    seconds = time.perf_counter() - started
+    with arithmetic(training.suite, at.device, at.options.deterministic):
+        trained.extended(model, [training], at.device)
+        if at.compiles:
+            precision.compile_body(model)
+        started = time.perf_counter()
+        trainer.train(model, data, loop)
+        seconds = time.perf_counter() - started
     seen.refuse_changed(before, seen.digests_of(data))
     return trained.keep(training, at.folder, model, loop, seconds, before)
 
@@ -143,17 +146,22 @@ def score_one(cell: Cell, at: Workplace) -> Result:
     scored: dict[str, Scored] = {}
     seconds: dict[str, float] = {}
     failure: Failed | None = None
+    at.before.restore()
+    parts = at.parts(cell.suite, cell.setting, cell.seed)
+    try:
+        network = train_one(cell.training, at, cell.setting)
+    except Failed as problem:
+        failure = problem
     with arithmetic(cell.suite, at.device, at.options.deterministic):
-        parts = at.parts(cell.suite, cell.setting, cell.seed)
-        try:
-            network = train_one(cell.training, at, cell.setting)
-            at.announce(cell.training)
-            with at_work(cell.method.scorer), precision.nondeterminism_warns():
-                arrays, spent = _evaluation(cell, at).score(keyed(cell.method.scorer), parts)
-            scored = {split: Scored(**vars(each)) for split, each in arrays.items()}
-            seconds = {"train": network.seconds, **spent}
-        except Failed as problem:
-            failure = problem
+        if network is not None:
+            try:
+                at.announce(cell.training)
+                with at_work(cell.method.scorer), precision.nondeterminism_warns():
+                    arrays, spent = _evaluation(cell, at).score(keyed(cell.method.scorer), parts)
+                scored = {split: Scored(**vars(each)) for split, each in arrays.items()}
+                seconds = {"train": network.seconds, **spent}
+            except Failed as problem:
+                failure = problem
         device = provenance.device_name(at.device, *at.run_flags)
     result = provenance.result(cell, parts, device, network, scored, seconds, failure)
     results.write(result, cell.path, scored, network.log if network else [])
@@ -164,7 +172,7 @@ def score_one(cell: Cell, at: Workplace) -> Result:
 
 def keyed(scorer: Component) -> KeyedScorer:
     """A component of a plan as `learning` knows it."""
-    return KeyedScorer(scorer.make(), scorer.card.name, repr(scorer.identity()))
+    return KeyedScorer(scorer.make(), scorer.card.name, repr(scorer.identity()), scorer.card.is_ours)
 
 
 def _evaluation(cell: Cell, at: Workplace) -> Evaluation:

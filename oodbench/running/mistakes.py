@@ -10,7 +10,7 @@ from oodbench.config.cards import NEEDS, Card
 from oodbench.config.registry import Component
 from oodbench.errors import UserError
 from oodbench.files import CannotWrite
-from oodbench.learning import isolation
+from oodbench.learning import definitions, isolation
 from oodbench.learning.loop import Failed
 
 GIVEN = {"wild": "batch.wild", "environments": "batch.env", "validation": "validation"}  # only to those that need it
@@ -28,7 +28,7 @@ def at_work(component: Component) -> Iterator[None]:
 @contextmanager
 def isolated(component: Component) -> Iterator[None]:
     """What is global is afterwards as it was; our own methods are tested not to touch what others define."""
-    with isolation.state_restored(), nullcontext() if component.card.is_ours else isolation.definitions_restored():
+    with isolation.state_restored(), nullcontext() if component.card.is_ours else definitions.restored():
         yield
 
 
@@ -37,7 +37,7 @@ def _users_mistakes(card: Card) -> Iterator[None]:
     """What a plugin raises fails its cells, in one line; in our own methods it is a bug and keeps its traceback."""
     try:
         yield
-    except (Failed, CannotWrite, KeyboardInterrupt, GeneratorExit):
+    except (Failed, CannotWrite, KeyboardInterrupt):
         raise
     except UserError as error:
         raise Failed(said(error)) from error

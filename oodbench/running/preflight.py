@@ -95,7 +95,9 @@ def _rehearse(plan: Plan, untrained: Classifier) -> None:
             continue
         except UserError as error:
             raise UserError(f"'{training.trainer.label}': {error}") from None
-        except (Exception, SystemExit):
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             if training.trainer.card.is_ours:
                 raise
             continue  # a plugin's mistake fails its cells when their turn comes
@@ -113,7 +115,9 @@ def _rehearse_scorers(plan: Plan, untrained: Classifier, device: torch.device) -
         try:
             with isolated(cell.method.trainer):
                 model = frozen(_copied(untrained, cell.training, device))
-        except (Exception, SystemExit):
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             if cell.method.trainer.card.is_ours:
                 raise
             continue  # a plugin's mistake fails its cells when their turn comes
@@ -122,11 +126,13 @@ def _rehearse_scorers(plan: Plan, untrained: Classifier, device: torch.device) -
                 rehearse(scorer.make, model, parts)
         except UserError as error:
             raise UserError(f"'{scorer.card.name}': {error}") from error
-        except SystemExit:
-            continue  # it fails its cells when their turn comes
+        except KeyboardInterrupt:
+            raise
         except Exception as error:
             words = in_words(scorer.card, error)
             raise UserError(f"{words}; correct it, or leave out '{cell.method.name}'") from error
+        except BaseException:
+            continue  # what ends more than itself fails its cells when their turn comes
 
 
 def _copied(untrained: Classifier, training: Training, device: torch.device) -> Classifier:

@@ -180,7 +180,7 @@ def keep(
         if "domains" in record:
             conform(record["domains"], EpochAccuracies, ("loop.log", "domains"))
     contents = {
-        "model": model.state_dict(),
+        "model": {name: each.detach().clone() for name, each in model.state_dict().items()},
         "log": log,
         "notes": notes,
         "seconds": seconds,

@@ -12,6 +12,7 @@ from oodbench.data.parts import Parts, build_parts
 from oodbench.files import claim
 from oodbench.learning import precision
 from oodbench.learning.evaluation import Evaluation
+from oodbench.learning.isolation import State
 from oodbench.learning.loop import Failed
 from oodbench.running.cells import Training
 from oodbench.running.reporting import Reporter, Silent
@@ -44,6 +45,7 @@ class Workplace:
     anew: set[str] = field(default_factory=set, init=False)  # keys of the trainings that were trained here
     failures: dict[str, Failed] = field(default_factory=dict, init=False)  # of trainings, by key
     last: "Last | None" = field(default=None, init=False)  # the training that was asked for last
+    before: State = field(default_factory=State, init=False)  # of torch and the process, without any component's doing
 
     _announced: set[str] = field(default_factory=set, init=False)
     _claimed: set[str] = field(default_factory=set, init=False)

@@ -64,5 +64,7 @@ def _try(rule: Rule, subject: Subject) -> None:
     except UserError as refusal:
         if not subject.values and subject.key is None:  # a changed value may not go with the other defaults
             raise Violation(f"{broken}: {refusal}") from refusal
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise Violation(f"{broken}: {in_words(subject.card, error)}") from error

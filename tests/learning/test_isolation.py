@@ -16,7 +16,7 @@ from torch import nn
 
 from oodbench.config.cards import load_class
 from oodbench.config.registry import Registry
-from oodbench.learning import isolation, outputs
+from oodbench.learning import definitions, isolation, outputs
 from oodbench.learning.networks import Classifier
 
 
@@ -60,6 +60,9 @@ DEEDS = {
     "recursion limit": lambda: sys.setrecursionlimit(sys.getrecursionlimit() + 7),
     "garbage": gc.disable,
     "locale": lambda: locale.setlocale(locale.LC_ALL, "C" if locale.setlocale(locale.LC_ALL) != "C" else "C.UTF-8"),
+    "a timer": lambda: signal.setitimer(signal.ITIMER_REAL, 1000),
+    "saved tensors": lambda: torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x).__enter__(),
+    "what collecting garbage calls": lambda: gc.callbacks.append(lambda *_: None),
     "interrupts": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
 }
 
@@ -119,6 +122,8 @@ PATCHES = {
     "the pass of the harness": lambda: (outputs, "forward"),
     "a method of another method": lambda: (_knn(), "score"),
     "a method of every network": lambda: (Classifier, "features"),
+    "a function that is inherited": lambda: (torch.Tensor, "numpy"),
+    "a constant of oodbench": lambda: (__import__("oodbench.results.metrics").results.metrics, "BINS"),
     "a built-in function": lambda: (__import__("builtins"), "sorted"),
     "the clock": lambda: (__import__("time"), "perf_counter"),
 }
@@ -127,27 +132,46 @@ PATCHES = {
 @pytest.mark.parametrize("what", PATCHES)
 def test_a_patched_definition_is_put_back(what):
     owner, name = PATCHES[what]()
-    original = vars(owner)[name]
-    with isolation.definitions_restored():
+    original = getattr(owner, name)
+    with definitions.restored():
         setattr(owner, name, lambda *_, **__: None)
-        assert vars(owner)[name] is not original
-    assert vars(owner)[name] is original
+        assert getattr(owner, name) is not original
+    assert getattr(owner, name) is original
 
 
 def test_a_default_of_another_method_is_put_back():
     knn = _knn()
-    with isolation.definitions_restored():
+    with definitions.restored():
         knn.needs = frozenset({"validation"})
     assert "validation" not in knn.needs
 
 
+@pytest.mark.parametrize("part", ["__code__", "__defaults__"])
+def test_a_function_that_is_changed_in_place_is_put_back(part):
+    function = _knn().__init__
+    original, other = getattr(function, part), {"__code__": (lambda self, k: None).__code__, "__defaults__": (1,)}
+    with definitions.restored():
+        setattr(function, part, other[part])
+    assert getattr(function, part) is original
+
+
 def test_a_method_that_hides_an_inherited_one_is_taken_away():
-    with isolation.definitions_restored():
+    with definitions.restored():
         Classifier.train = lambda self, mode=True: self
     assert "train" not in vars(Classifier)
 
 
-def test_code_that_is_not_ours_cannot_end_the_process_silently():
-    with pytest.raises(SystemExit), isolation.definitions_restored():
-        os._exit(0)
-    assert os._exit.__module__ == "posix"
+@pytest.mark.parametrize("end", ["os._exit(0)", "os.execv('/bin/true', ['true'])", "__import__(os.name)._exit(0)"])
+def test_code_that_is_not_ours_cannot_end_the_process_silently(end):
+    before = os._exit, os.execv
+    with pytest.raises(SystemExit), definitions.restored():
+        eval(end)
+    assert (os._exit, os.execv) == before
+
+
+def test_a_child_of_such_code_may_end():
+    with definitions.restored():
+        child = os.fork()
+        if child == 0:
+            os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
