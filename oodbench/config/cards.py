@@ -73,6 +73,8 @@ def read_cards(path: Path, module: str, name: str | None = None) -> list[Card]:
         tree = ast.parse(text, filename=str(path))
     except OSError as error:
         raise UserError(f"cannot read '{path}': {error.strerror}; check the name and its permissions") from None
+    except (RecursionError, MemoryError):  # MemoryError is how Python's parser says that nesting is too deep for it
+        raise UserError(f"'{path}' is nested too deeply to be read; write it plainly") from None
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         raise UserError(f"{path}:{line}: not valid Python: {getattr(error, 'msg', error)}") from None

@@ -50,6 +50,13 @@ class Body:
 
 def read_body(node: ast.ClassDef, path: Path, body: Body) -> None:
     """Add what a class declares to what its bases do."""
+    try:
+        _read_statements(node, path, body)
+    except RecursionError:
+        raise UserError(f"{path}:{node.lineno}: class {node.name} is nested too deeply; write it plainly") from None
+
+
+def _read_statements(node: ast.ClassDef, path: Path, body: Body) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     annotation: ast.expr | None
     value: ast.expr | None
@@ -84,7 +91,7 @@ def read_body(node: ast.ClassDef, path: Path, body: Body) -> None:
 
 def _read_field(name: str, annotation: ast.expr, value: ast.expr | None, where: str) -> tuple[Any, Any]:
     """The type and the default of a hyperparameter; what does not fit is refused with what to write instead."""
-    written, of = text_of(annotation), f"{where}: the default of hyperparameter '{name}'"
+    written, of = _shortened(text_of(annotation)), f"{where}: the default of hyperparameter '{name}'"
     try:
         type_ = read_type(annotation)
     except Unknown as error:
@@ -93,7 +100,7 @@ def _read_field(name: str, annotation: ast.expr, value: ast.expr | None, where: 
         raise UserError(f"{where}: hyperparameter '{name}' has no default; give it one")
     default = _default(value)
     if isinstance(default, Expression):
-        raise UserError(f"{of} is computed, {default}; write the value itself")
+        raise UserError(f"{of} is computed, {_shortened(default)}; write the value itself")
     try:
         default = conform(default, type_)
     except Misfit as error:
@@ -103,6 +110,12 @@ def _read_field(name: str, annotation: ast.expr, value: ast.expr | None, where: 
     if isinstance(value, ast.List):  # which dataclasses refuse
         raise UserError(f"{of} would be one list for all; write field(default_factory=lambda: {ast.unparse(value)})")
     return type_, default
+
+
+def _shortened(text: str) -> str:
+    """For a message of one line."""
+    text = " ".join(text[:1000].split())
+    return text if len(text) <= 100 else f"{text[:97]}..."
 
 
 def _default(node: ast.expr) -> Any:

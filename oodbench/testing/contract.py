@@ -7,10 +7,11 @@ import re
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin
 
 import torch
 
+from oodbench.config.annotations import stated_type
 from oodbench.config.cards import Card
 from oodbench.config.registry import DEFAULT_SCORER
 from oodbench.errors import UserError
@@ -149,9 +150,9 @@ def agrees_with_its_card(subject: Subject, problem: Toy) -> None:
     require(issubclass(cls, base) and dataclasses.is_dataclass(cls), f"it is no dataclass derived from {card.kind}")
     order = list(inspect.signature(cls).parameters)
     require(list(card.parameters) == order, f"the source has {list(card.parameters)}, the constructor {order}")
-    hints, made = get_type_hints(cls), cls()
+    types_, made = {each.name: stated_type(each.type) for each in dataclasses.fields(cls)}, cls()
     for name, parameter in card.parameters.items():
-        said, is_so = (parameter.type, parameter.default), (hints[name], getattr(made, name))
+        said, is_so = (parameter.type, parameter.default), (types_[name], getattr(made, name))
         require(said == is_so, f"the source has {said} for '{name}', the class {is_so}")
     variables: dict[str, tuple[Any, Any]] = {"needs": (card.needs, cls.needs), "group": (card.group, cls.group)}
     variables["display"] = (card.display, vars(cls).get("display") or card.display)
