@@ -10,6 +10,7 @@ from oodbench.config import suite as suites
 from oodbench.config.cards import catalogue
 from oodbench.data import availability
 from oodbench.data.stored import Obtained
+from oodbench.data.trust import SHA256
 from oodbench.data.weights import WEIGHTS
 from oodbench.errors import UserError, unknown
 from oodbench.files import write_atomically
@@ -23,10 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     status.set_defaults(do=_status)
     get = actions.add_parser("get", help="fetch data sets")
     get.add_argument("names", nargs="+", metavar="NAME|SUITE")
+    get.add_argument("--expect-sha256", type=_sha256, metavar="HEX", help="refuse a file of any other content")
     get.set_defaults(do=_get)
     add = actions.add_parser("add", help="take an archive or folder that you have")
     add.add_argument("name")
     add.add_argument("path", type=Path)
+    add.add_argument("--expect-sha256", type=_sha256, metavar="HEX", help="refuse an archive of any other content")
     add.set_defaults(do=_add)
     show = actions.add_parser("show", help="draw a contact sheet of a suite's images")
     show.add_argument("suite", metavar="SUITE")
@@ -38,6 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--images", type=int, default=6, metavar="N", help="how many, one per class (default: 6)")
     show.add_argument("--seed", type=int, default=0, metavar="S", help="says which images (default: 0)")
     show.set_defaults(do=_show)
+
+
+def _sha256(text: str) -> str:
+    if not SHA256.fullmatch(text.lower()):
+        raise argparse.ArgumentTypeError(f"'{text}' is no sha256; give its 64 hexadecimal digits")
+    return text.lower()
 
 
 def main(given: argparse.Namespace) -> int:
@@ -69,11 +78,16 @@ def _data_sets(given: Sequence[str]) -> list[str]:
 
 
 def _get(given: argparse.Namespace) -> int:
-    for name in dict.fromkeys(map(availability.stored_as, _data_sets(given.names))):
-        if availability.state(name)[0] in ("verified", "present"):
+    names = list(dict.fromkeys(map(availability.stored_as, _data_sets(given.names))))
+    expected: str | None = given.expect_sha256
+    if expected is not None and len(names) != 1:
+        raise UserError(f"--expect-sha256 is of one file, and you ask for {', '.join(names)}; name one data set")
+    for name in names:
+        word, details = availability.state(name)
+        if word in ("verified", "present") and (expected is None or expected in details):
             print(f"{name}: is there already")
         else:
-            availability.fetch(name, downloads())
+            availability.fetch(name, downloads(), expected)
     return 0
 
 
@@ -84,7 +98,7 @@ def _add(given: argparse.Namespace) -> int:
     data = availability.by_name(given.name)
     if not isinstance(data, Obtained):
         raise UserError(f"'{given.name}' comes with a package; there is nothing to add")
-    entry = data.add(given.path)
+    entry = data.add(given.path, given.expect_sha256)
     print(f"{given.name}: {data.summary(entry)}")
     return 0
 

@@ -3,31 +3,18 @@
 It prints nothing: whoever calls hears how a download goes by the callbacks it hands in.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
 from oodbench.config.suite import Setting, Suite
 from oodbench.data.dataset import Dataset
 from oodbench.data.lookup import dataset, sources
 from oodbench.data.sets.folders import Folder
+from oodbench.data.sources import SILENT as SILENT  # whoever asks for data has these from here
+from oodbench.data.sources import Listener as Listener
 from oodbench.data.stored import Obtained
 from oodbench.data.views import is_embedded, side
 from oodbench.data.weights import WEIGHTS
 from oodbench.errors import UserError
-
-
-def _ignore(*_: object) -> None: ...
-
-
-@dataclass(frozen=True)
-class Listener:
-    """Who hears how a download goes."""
-
-    progress: Callable[[int, int | None], None] = _ignore  # bytes that are there, and of how many, if that is known
-    tell: Callable[[str], None] = _ignore  # a line
-
-
-SILENT = Listener()
 
 
 def by_name(name: str) -> Dataset | Obtained:
@@ -80,11 +67,12 @@ def obtain(names: Iterable[str], listener: Listener = SILENT) -> dict[str, str]:
     return problems
 
 
-def fetch(name: str, listener: Listener = SILENT) -> None:
-    """Get one data set or file of weights."""
+def fetch(name: str, listener: Listener = SILENT, expected: str | None = None) -> None:
+    """Get one data set or file of weights, of which the file must have the `expected` sha256."""
     data = by_name(name)
-    assert isinstance(data, Obtained)
-    entry = data.get(listener.progress, listener.tell)
+    if not isinstance(data, Obtained):
+        raise UserError(f"'{name}' comes with a package; there is nothing to get")
+    entry = data.get(listener, expected)
     listener.tell(f"{name}: {data.summary(entry)}")
 
 

@@ -1,7 +1,6 @@
 """Any folder of images, archive or image list as a data set, without registering it."""
 
 import os
-from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from oodbench import digests
 from oodbench.data import store
 from oodbench.data.listing import Listing, by_class, images_below, read_list
 from oodbench.data.pictures import NO_INDEX, Index, PictureSet
-from oodbench.data.sources import Progress
+from oodbench.data.sources import SILENT, Listener
 from oodbench.data.stored import existing
 from oodbench.data.untrusted.archives import is_archive
 from oodbench.errors import UserError
@@ -75,7 +74,7 @@ class Folder(PictureSet):
     def is_there(self) -> bool:
         return bool(self.index.names)
 
-    def get(self, report: Progress, note: Callable[[str], None]) -> store.Entry:
+    def get(self, listener: Listener = SILENT, expected: str | None = None) -> store.Entry:
         """There is nowhere to get it from; what is wrong with it is said."""
         return store.Entry(self.fingerprint, self.source, len(self.index.names))
 

@@ -16,7 +16,6 @@ from oodbench import digests
 from oodbench.data import store
 from oodbench.data.decoder import Examined, code, decode, examine, in_threads
 from oodbench.data.listing import Listing, by_class, images_below, read_list
-from oodbench.data.sources import Progress
 from oodbench.data.stored import Fetched
 from oodbench.data.untrusted.archives import is_archive, unpack
 from oodbench.errors import UserError
@@ -241,11 +240,6 @@ class PictureSet(Fetched):
         if self.pixels not in (None, size):
             return f"images of {size}, officially {self.pixels}"
         return ""
-
-    def get(self, report: Progress, note: Callable[[str], None]) -> store.Entry:
-        if not self.sources:
-            self.is_there()  # what the user has to put right comes before that it cannot be fetched
-        return super().get(report, note)
 
     def take(self, path: Path, work: Path, source: str) -> Callable[[], store.Entry]:
         if self.home.absolute() in (path.absolute(), *path.absolute().parents):

@@ -2,8 +2,8 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import ClassVar
@@ -12,7 +12,8 @@ import numpy as np
 
 from oodbench.data import npy, store
 from oodbench.data.dataset import Dataset
-from oodbench.data.sources import Progress, Source, Unavailable, Url
+from oodbench.data.download import Url
+from oodbench.data.sources import SILENT, Listener, Source, Unavailable, checksum
 from oodbench.data.store import Decoded
 from oodbench.data.untrusted.archives import is_archive, unpack
 from oodbench.errors import UserError
@@ -63,18 +64,26 @@ class Obtained(ABC):
     def take(self, path: Path, work: Path, source: str) -> Callable[[], store.Entry]:
         """Read and check an archive or folder, `work` being free for what is unpacked; what then stores it."""
 
-    def get(self, report: Progress, note: Callable[[str], None]) -> store.Entry:
-        """Fetch from the first source that can be had, decode, check and store."""
+    def get(self, listener: Listener = SILENT, expected: str | None = None) -> store.Entry:
+        """Fetch from the first source that can be had, decode, check and store; `expected`: the sha256 of the file."""
+        if not self.sources:
+            self.is_there()  # what the user has to put right comes before that it cannot be fetched
+
+        def note(text: str) -> None:
+            listener.tell(f"{self.name}: {text}")
+
         reasons = []
-        for source in self.sources:
-            note(f"{self.name}: {source.describe()}")
+        for source in self._sources(expected):
+            note(source.describe())
             with store.working_folder() as work:
                 try:
-                    save = self.take(source.fetch(work, report), work / "unpacked", source.describe())
+                    delivery = source.fetch(work, Listener(listener.progress, note))
+                    save = self.take(delivery.path, work / "unpacked", delivery.origin)
+                    delivery.accept()
                 except (Unavailable, UserError) as error:
                     reason = str(error).replace(f"{work}{os.sep}", "")  # gone when this is read
                     reasons.append(reason)
-                    note(f"{self.name}: {reason}")
+                    note(reason)
                     continue
                 entry = save()
                 if isinstance(source, Url):
@@ -83,10 +92,33 @@ class Obtained(ABC):
         tried = "; ".join(reasons) or "it has no address to fetch it from"
         raise UserError(f"cannot get '{self.name}' ({tried}); add what you have: oodbench data add {self.name} PATH")
 
-    def add(self, path: Path) -> store.Entry:
-        """Take what the user has: an archive or a folder in any known layout."""
+    def _sources(self, expected: str | None) -> Sequence[Source]:
+        if expected is None:
+            return self.sources
+        demanding = [replace(source, expected=expected) for source in self.sources if isinstance(source, Url)]
+        if len(demanding) != 1 or len(self.sources) != 1:
+            raise UserError(
+                f"'{self.name}' does not come as one file from one address, which --expect-sha256 is for; leave it out"
+            )
+        return demanding
+
+    def add(self, path: Path, expected: str | None = None) -> store.Entry:
+        """Take what the user has: an archive or a folder in any known layout; `expected`: the sha256 of an archive."""
+        existing(path, self.name)
+        source = f"added from {path.name}"
+        if expected is not None:
+            if not path.is_file():
+                raise UserError(
+                    f"'{path}' is not one file, which --expect-sha256 is for; give the archive, or leave it out"
+                )
+            actual = checksum(path, "sha256")
+            if actual != expected:
+                raise UserError(
+                    f"'{path}' has sha256 {actual}, and --expect-sha256 demands {expected}; nothing is stored"
+                )
+            source += f" (sha256 {actual}, as demanded)"
         with store.working_folder() as work:
-            return self.take(existing(path, self.name), work / "unpacked", f"added from {path.name}")()
+            return self.take(path, work / "unpacked", source)()
 
 
 class Fetched(Obtained, Dataset):

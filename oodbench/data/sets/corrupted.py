@@ -15,9 +15,9 @@ import numpy as np
 
 from oodbench import digests
 from oodbench.data import npy, store
+from oodbench.data.download import Url
 from oodbench.data.sets.cifar import CIFAR10
 from oodbench.data.sets.idx import MNIST
-from oodbench.data.sources import Url
 from oodbench.data.store import Decoded
 from oodbench.data.stored import Fetched, Stored, missing
 from oodbench.data.untrusted.archives import is_archive, unpack

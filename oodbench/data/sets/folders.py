@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
+from oodbench.data.download import Url
 from oodbench.data.folder import Folder as Folder  # defined here, it would be in the catalogue
 from oodbench.data.listing import Listing, below, holder, in_parts, labelled
 from oodbench.data.pictures import PictureSet
-from oodbench.data.sources import Torchvision, Url
+from oodbench.data.sources import Torchvision
 from oodbench.errors import UserError
 
 
@@ -37,11 +38,15 @@ class Places365(PictureSet):
     style, size = "centre", 32
 
 
+# Of LSUN and Tiny ImageNet several libraries, independent of each other, compare one and the same md5; of iSUN and
+# iNaturalist none was found that two agree on.
+
+
 class LSUNC(PictureSet):
     """10,000 cuttings of photographs of scenes (LSUN), cropped at random."""
 
     name = "lsun-c"
-    sources = (Url("https://www.dropbox.com/s/fhtsw1m3qxlwj6h/LSUN.tar.gz?dl=1"),)
+    sources = (Url("https://www.dropbox.com/s/fhtsw1m3qxlwj6h/LSUN.tar.gz?dl=1", "458a0a0ab8e5f1cb4516d7400568e460"),)
     rows, num_classes, pixels = (10000, 0), 1, "36x36"
     style, size = "padded_crop", 32
 
@@ -50,7 +55,9 @@ class LSUNR(PictureSet):
     """10,000 photographs of scenes (LSUN) resized to 32x32."""
 
     name = "lsun-r"
-    sources = (Url("https://www.dropbox.com/s/moqh2wh8696c3yl/LSUN_resize.tar.gz?dl=1"),)
+    sources = (
+        Url("https://www.dropbox.com/s/moqh2wh8696c3yl/LSUN_resize.tar.gz?dl=1", "278b7b31c8cb7e804a1465a8ce03a2dc"),
+    )
     rows, num_classes, pixels = (10000, 0), 1, "32x32"
     style, size = "squeezed", 32
 
@@ -68,7 +75,7 @@ class TinyImageNet(PictureSet):
     """110,000 photographs at 64x64, 200 classes of ImageNet; the validation part serves as test part."""
 
     name = "tiny-imagenet"
-    sources = (Url("http://cs231n.stanford.edu/tiny-imagenet-200.zip"),)
+    sources = (Url("https://cs231n.stanford.edu/tiny-imagenet-200.zip", "90528d7ca1a48142e341f4ef8d21d0de"),)
     has_test_part = True
     rows, num_classes, pixels = (100000, 10000), 200, "64x64"
     style, size = "squeezed", 64
@@ -132,7 +139,7 @@ class INaturalist(PictureSet):
     """10,000 photographs of plants (iNaturalist, the MOS paper's subset)."""
 
     name = "inaturalist"
-    sources = (Url("http://pages.cs.wisc.edu/~huangrui/imagenet_ood_dataset/iNaturalist.tar.gz"),)
+    sources = (Url("https://pages.cs.wisc.edu/~huangrui/imagenet_ood_dataset/iNaturalist.tar.gz"),)
     rows, num_classes = (10000, 0), 1
     style, size = "inner_centre", 224
 
