@@ -94,7 +94,7 @@ class Url:
             plain = self.address.startswith("http:")
             doubt = " (over plain http, so anybody on the way may have changed it)" if plain else ""
             listener.tell(
-                f"first use of {self.address}{doubt}: nobody publishes its digest, so sha256 {sha256} is trusted "
+                f"first use of {self.address}{doubt}: no digest of it is known, so sha256 {sha256} is trusted "
                 f"from now on and noted in '{trust.trusted_file()}'; --expect-sha256 insists on one from the start"
             )
 

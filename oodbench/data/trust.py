@@ -1,4 +1,4 @@
-"""What came from an address when it was first used, for files of which nobody publishes a digest.
+"""What came from an address when it was first used, for files of which no digest is known.
 
 Trust on first use: what comes first is believed and said so; what comes later must be the same, byte by byte.
 """

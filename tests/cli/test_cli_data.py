@@ -190,7 +190,7 @@ def test_what_no_source_brings_is_told_in_one_line_with_what_to_do():
 
 @pytest.fixture
 def address(tmp_path, monkeypatch):
-    """The small MNIST as one file of an address, of which nobody publishes a digest; its sha256."""
+    """The small MNIST as one file of an address, of which no digest is known; its sha256."""
     archive = tmp_path / "mnist.tgz"
     archive.write_bytes(packed(idx_files()))
     monkeypatch.setattr(MNIST, "sources", (Url(archive.as_uri()),))
@@ -201,9 +201,7 @@ def test_get_says_at_the_first_use_of_an_address_what_it_trusts_and_status_shows
     archive, digest = address
     lines = assert_done(oodbench("data", "get", "mnist")).splitlines()
     assert lines[0] == f"mnist: {archive.as_uri()}" and lines[2] == f"mnist: 17 images, {official()}, verified"
-    assert lines[1].startswith(
-        f"mnist: first use of {archive.as_uri()}: nobody publishes its digest, so sha256 {digest}"
-    )
+    assert lines[1].startswith(f"mnist: first use of {archive.as_uri()}: no digest of it is known, so sha256 {digest}")
     assert f"(sha256 {digest}, trusted on first use)" in status("mnist")["mnist"][1]
 
 

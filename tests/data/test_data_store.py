@@ -1145,7 +1145,7 @@ def test_a_source_says_what_it_is():
     assert Url("https://x/y").describe() == "https://x/y" and untrusted.RATIO > 100
 
 
-# Digests of files that nobody publishes one of
+# Digests of files of which none is known
 
 
 def sha256(content):
@@ -1168,8 +1168,8 @@ def test_what_comes_first_is_trusted_and_that_is_said_with_its_digest(site, home
     assert_got(get(), f"{site.address} (sha256 {digest}, trusted on first use)")
     assert notes == [
         f"mnist: {site.address}",
-        f"mnist: first use of {site.address} (over plain http, so anybody on the way may have changed it): nobody "
-        f"publishes its digest, so sha256 {digest} is trusted from now on and noted in '{home / 'trusted.json'}'; "
+        f"mnist: first use of {site.address} (over plain http, so anybody on the way may have changed it): no "
+        f"digest of it is known, so sha256 {digest} is trusted from now on and noted in '{home / 'trusted.json'}'; "
         "--expect-sha256 insists on one from the start",
     ]
     assert json.loads((home / "trusted.json").read_text()) == {site.address: digest} and downloaded() == []
@@ -1293,7 +1293,7 @@ def test_a_file_comes_over_https_also_where_that_leads_to_https(site, encrypted)
     for address in (f"{encrypted}/file.tgz", f"{encrypted}/to/{encrypted}/file.tgz"):
         _, notes, get = getting(Url(address))
         assert_got(get(), f"{address} (sha256 {sha256(site.content)}, trusted on first use)")
-        assert f"mnist: first use of {address}: nobody publishes its digest" in notes[1]
+        assert f"mnist: first use of {address}: no digest of it is known" in notes[1]
 
 
 @pytest.mark.parametrize("digest", [True, False], ids=["with checksum", "without"])
