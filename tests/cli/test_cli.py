@@ -451,8 +451,9 @@ def test_files_that_are_no_results_are_named_skipped_and_kept(command, copied):
     outcome = oodbench("table", copied) if command == "table" else smoke(copied, "msp,knn")
     assert outcome.status == 0
     assert outcome.out == plain if command == "table" else "nothing to do" in outcome.out
-    lines = outcome.err.splitlines()
+    *lines, count = outcome.err.splitlines()
     assert len(lines) == len(spoilt)
+    assert count == f"oodbench: {len(spoilt)} files or folders skipped; what they hold is left out"
     for path, reason in spoilt.items():
         assert any(line.startswith(f"oodbench: skipped {path}: {reason}") for line in lines)
     assert files_below(copied) == before
