@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from oodbench.report import differences, layouts, render
 from oodbench.report.tables import DEFAULT_METRICS
 from oodbench.results import result as ledger
-from oodbench.results.folder import read_folder
+from oodbench.results.folder import read_or_warn
 from oodbench.results.frame import from_records
 from oodbench.results.selection import TRAINING_DOMAIN
 from oodbench.running.reporting import Silent
@@ -57,8 +57,8 @@ def run(
 
 
 def read_results(folder: str | Path = "results") -> "list[Result]":
-    """Every readable result below a folder."""
-    return read_folder(Path(folder))[0]
+    """Every readable result below a folder; a `SkippedWarning` names and counts what cannot be read."""
+    return read_or_warn(Path(folder))
 
 
 def table(

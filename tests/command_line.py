@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,22 @@ def python(*arguments: object, **environment: str) -> Outcome:
         [sys.executable, *map(str, arguments)], capture_output=True, text=True, env={**os.environ, **environment}
     )
     return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def terminal(*arguments: object, **environment: str) -> tuple[int, str]:
+    """`oodbench ARGUMENTS` in a process of its own, on a terminal; its status, and what that shows."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "oodbench", *map(str, arguments)]
+    child = subprocess.Popen(command, stdout=theirs, stderr=theirs, env={**os.environ, **environment})
+    os.close(theirs)
+    shown = b""
+    try:
+        while part := os.read(ours, 65536):
+            shown += part
+    except OSError:  # how Linux says that the other end is closed
+        pass
+    os.close(ours)
+    return child.wait(), shown.decode()
 
 
 def smoke(results: Path, methods: str, *more: object) -> Outcome:

@@ -4,7 +4,6 @@ Each command is a module, imported when it is called: help and mistakes in usage
 """
 
 import argparse
-import os
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
@@ -12,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 import oodbench
+from oodbench.cli.output import OutputLost, guarded
 from oodbench.cli.parser import Parser
 from oodbench.errors import UserError, unknown
 
@@ -108,7 +108,12 @@ def _add_debug(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 done, 1 a cell failed, 2 wrong usage, 130 interrupted."""
+    """0 done, 1 a cell failed, 2 wrong usage or no place for output, 130 interrupted."""
+    with guarded():
+        return _main(arguments)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     given = [*(sys.argv[1:] if arguments is None else arguments)]
     debug = "--debug" in given  # before the command or after it
     given = [word for word in given if word != "--debug"]
@@ -119,13 +124,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser = _parser([named] if named else [])
         parsed = parser.parse_args(given)
         parsed.debug = debug
+        status: int = 0
         if parsed.command is None:
             parser.print_help()
-            return 0
-        status: int = parsed.act(parsed)
-        print(end="", flush=True)
+        else:
+            status = parsed.act(parsed)
+        sys.stdout.flush()
         return status
     except UserError as error:
+        if isinstance(error, OutputLost) and error.is_closed_pipe:  # `oodbench table results | head`
+            return 1 if error.ends_run else 0
         if debug:
             traceback.print_exc()
         print(f"oodbench: {' '.join(str(error).split())}", file=sys.stderr)
@@ -133,6 +141,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\noodbench: interrupted; the same command goes on where it stopped", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # `oodbench table results | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1 if given[0] == "run" else 0

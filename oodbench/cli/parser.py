@@ -1,6 +1,7 @@
 """What the commands' parsers share."""
 
 import argparse
+import sys
 from collections.abc import Callable, Iterable
 from typing import NoReturn
 
@@ -12,6 +13,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; see '{self.prog} --help'")
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """After --help and --version, which must have come through."""
+        sys.stdout.flush()
+        super().exit(status, message)
 
 
 def one_of(kind: str, known: Iterable[str]) -> Callable[[str], str]:

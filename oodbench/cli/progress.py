@@ -1,5 +1,6 @@
 """How a run goes, on a terminal or in a log: what is training, how far it is, what came out."""
 
+import os
 import shutil
 import sys
 import time
@@ -17,9 +18,18 @@ if TYPE_CHECKING:
 SHOWN_NOTES = ("environments", "margin", "weights")  # notes of a result that its line on screen names
 
 
+def reporter() -> "Lines":
+    return Terminal() if _moves() else Lines()
+
+
+def _moves() -> bool:
+    """Whether lines on standard output can be written over."""
+    return sys.stdout.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+
+
 def downloads() -> Listener:
     """A moving line on a terminal, and a line for each set that came."""
-    return Listener(_downloaded if sys.stdout.isatty() else _nothing, lambda text: print(text, flush=True))
+    return Listener(_downloaded if _moves() else _nothing, lambda text: print(text, flush=True))
 
 
 def _nothing(have: int, whole: int | None) -> None: ...

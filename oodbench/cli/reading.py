@@ -47,6 +47,8 @@ def read_ledger(folder: Path, beside: Sequence[str] = ()) -> Ledger:
 def report_problems(problems: Mapping[Path, str]) -> None:
     for path, reason in problems.items():
         print(f"oodbench: skipped {path}: {reason}", file=sys.stderr)
+    if len(problems) > 1:
+        print(f"oodbench: {len(problems)} files or folders skipped; what they hold is left out", file=sys.stderr)
 
 
 def names_in(kind: str, given: str, known: Iterable[str]) -> list[str]:

@@ -51,6 +51,7 @@ def main(given: argparse.Namespace) -> int:
     if not given.yes and not _agreed(count):
         print("nothing removed")
         return 1
+    sys.stdout.flush()  # nothing goes that has not been shown
     _remove(chosen, folder)
     print(f"{count} removed: results, raw scores and logs; weights stay")
     return 0

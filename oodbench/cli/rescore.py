@@ -41,6 +41,7 @@ def main(given: argparse.Namespace) -> int:
     words = [f"{counts.changed} {verb}", f"{counts.same} as before"]
     words += [f"{counts.failed} failed, left alone"] if counts.failed else []
     words += [f"{len(counts.skipped)} skipped"] if counts.skipped else []
+    words += [f"{len(problems)} unreadable"] if problems else []
     print(f"metrics version {identity.version_of('metrics')}: {', '.join(words)}")
     return 1 if counts.skipped else 0
 

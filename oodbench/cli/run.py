@@ -8,7 +8,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oodbench.cli.progress import Lines, Terminal, duration, outcome, training_name
+from oodbench.cli import progress
+from oodbench.cli.output import results_stay
+from oodbench.cli.progress import duration, outcome, training_name
 from oodbench.cli.reading import report_problems
 from oodbench.errors import UserError
 from oodbench.files import write_text
@@ -138,10 +140,16 @@ def main(given: argparse.Namespace) -> int:
 
 
 def _run(asked: Request, debug: bool) -> int:
-    reporter = Terminal() if sys.stdout.isatty() else Lines()
+    with results_stay(asked.folder):
+        return _carried_out(asked, debug)
+
+
+def _carried_out(asked: Request, debug: bool) -> int:
+    reporter = progress.reporter()
     planned = prepare(asked, reporter)
     if planned.todo:
-        print(f"{_counts(planned)} in {_count(planned.all_trainings, 'training')}; results go to {asked.folder}")
+        trainings = _count(planned.all_trainings, "training")
+        print(f"{_counts(planned)} in {trainings}; results go to {asked.folder}", flush=True)
     else:
         print(f"{_counts(planned)}: nothing to do (--force runs them again).")
     new = carry_out(planned, reporter)

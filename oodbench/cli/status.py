@@ -23,6 +23,7 @@ def main(given: argparse.Namespace) -> int:
         print(json.dumps(_as_values(state), indent=1))
         return 0
     counts = f"{state.done} done, {len(state.failed)} failed, {len(state.left)} left"
+    counts += f", {len(state.problems)} unreadable" if state.problems else ""
     print(f"{given.folder}: {counts}; trainings: {len(state.running)} running, {len(state.interrupted)} interrupted")
     for suite, found in state.by_suite().items():
         print(f"  {suite}: {found['ok']} done, {found['failed']} failed")

@@ -4,19 +4,23 @@ A folder with a file COLLECTION, which holds one word, is a collection: results 
 apart. Whoever reads a folder above it does not see them unless he asks, so nobody's numbers pass for his own.
 """
 
+import errno
 import os
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import shorten
 
 from oodbench.config.cards import PACKAGE
 from oodbench.errors import UserError
-from oodbench.results.result import Result, Unreadable, read
+from oodbench.results.result import WEIGHTS, Result, Unreadable, read
 
 COLLECTION = "COLLECTION"  # the name of the file
 SUFFIXES = (".json", ".npz", ".jsonl")  # of the files of a cell
+LARGE = (WEIGHTS, "outputs")  # folders that hold no results, and that many a user moves to another disk and links
+NAMED = 3  # so many of what was skipped a warning names; it counts the others
 REFERENCE = "reference"
 # The words it may hold, and what to do where there are no such results.
 COLLECTIONS = {
@@ -31,8 +35,21 @@ class Reading:
     """What a folder holds, and what was added to it."""
 
     results: list[Result]
-    problems: dict[Path, str]  # files that could not be read, and why
+    problems: dict[Path, str]  # files and folders that could not be read, and why
     stand_in: Path | None = None  # the reference results, read because the folder has none of its own
+
+
+class SkippedWarning(UserWarning):
+    """Results are missing from what was read, because their files or folders could not be read."""
+
+
+@dataclass
+class _Listing:
+    """The JSON files of a folder, the collections below it, whose files are not among them, and what hides others."""
+
+    files: list[Path] = field(default_factory=list)
+    collections: dict[Path, str] = field(default_factory=dict)
+    problems: dict[Path, str] = field(default_factory=dict)
 
 
 def read_with(folder: Path, collections: Sequence[str] = ()) -> Reading:
@@ -44,7 +61,7 @@ def read_with(folder: Path, collections: Sequence[str] = ()) -> Reading:
     added = [(name, root) for name in dict.fromkeys(collections) for root in _to_add(folder, name)]
     stand_in = None
     if not results and not collections:
-        stand_in = next((root for root, name in _walk(folder)[1].items() if name == REFERENCE), None)
+        stand_in = next((root for root, name in _listed(folder).collections.items() if name == REFERENCE), None)
         added += [(REFERENCE, stand_in)] if stand_in else []
     for name, root in added:
         more, unread = read_folder(root)
@@ -55,17 +72,24 @@ def read_with(folder: Path, collections: Sequence[str] = ()) -> Reading:
 
 def read_folder(folder: Path) -> tuple[list[Result], dict[Path, str]]:
     """Every result below a folder but not in a collection below it, and what could not be read and why."""
-    if not folder.is_dir():
-        raise UserError(
-            f"there is no results folder '{folder}'; make one with: oodbench run --suite digits-c --results {folder}"
-        )
-    results, problems = [], {}
-    for path in sorted(_walk(folder)[0]):
+    listing = _listed(folder)
+    results, problems = [], listing.problems
+    for path in sorted(listing.files):
         try:
             results.append(read(path))
         except Unreadable as error:
             problems[path] = str(error)
-    return results, problems
+    return results, dict(sorted(problems.items()))
+
+
+def read_or_warn(folder: Path) -> list[Result]:
+    """The same for Python: every result that can be read, and one `SkippedWarning` about the rest."""
+    results, problems = read_folder(folder)
+    if problems:
+        named = "; ".join(f"'{path}': {reason}" for path, reason in [*problems.items()][:NAMED])
+        more = f"; and {len(problems) - NAMED} more" if len(problems) > NAMED else ""
+        warnings.warn(f"skipped {len(problems)} in '{folder}': {named}{more}", SkippedWarning, stacklevel=3)
+    return results
 
 
 def remove(result: Result, folder: Path) -> None:
@@ -80,31 +104,79 @@ def remove(result: Result, folder: Path) -> None:
         parent.rmdir()
 
 
-def _walk(folder: Path) -> tuple[list[Path], dict[Path, str]]:
-    """The JSON files of a folder, and the collections below it, whose files are not among them."""
-    files, collections = [], {}
-    for parent, folders, names in os.walk(folder):
-        if COLLECTION in names and Path(parent) != folder:
-            collections[Path(parent)] = _checked_word(Path(parent))
-            folders.clear()
+def _listed(folder: Path) -> _Listing:
+    """What is below a folder; nothing that may hold results is passed over in silence."""
+    listing = _Listing()
+    try:
+        if not folder.is_dir():
+            raise UserError(
+                f"there is no results folder '{folder}'; make one with: "
+                f"oodbench run --suite digits-c --results {folder}"
+            )
+        waiting = _take(_entries(folder), folder, listing)
+    except OSError as error:
+        raise UserError(f"cannot read '{folder}': {error.strerror}; fix permissions or name another folder") from None
+    while waiting:
+        parent = waiting.pop()
+        try:
+            entries = _entries(parent)
+            if any(entry.name == COLLECTION for entry in entries):
+                listing.collections[parent] = _checked_word(parent)
+            else:
+                waiting += _take(entries, folder, listing)
+        except OSError as error:
+            listing.problems[Path(error.filename or parent)] = f"cannot be read: {error.strerror}"
+    return listing
+
+
+def _entries(folder: Path) -> "list[os.DirEntry[str]]":
+    with os.scandir(folder) as entries:
+        return sorted((each for each in entries if not each.name.startswith(".")), key=lambda each: each.name)
+
+
+def _take(entries: "list[os.DirEntry[str]]", top: Path, listing: _Listing) -> list[Path]:
+    """Note the files and the problems among the entries of a folder; the folders among them, the last first."""
+    folders = []
+    for entry in entries:
+        path = Path(entry.path)
+        try:
+            if entry.is_symlink():
+                path.stat()  # which fails where the link leads nowhere, or to itself
+            is_folder, is_file = entry.is_dir(), entry.is_file()
+        except OSError as error:
+            if entry.name not in LARGE:
+                listing.problems[path] = f"cannot be read: {error.strerror}"
             continue
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        files += [Path(parent, name) for name in names if name.endswith(".json") and not name.startswith(".")]
-    return files, collections
+        if is_folder and not entry.is_symlink():
+            folders.append(path)
+        elif is_folder and entry.name not in LARGE and not path.resolve().is_relative_to(top.resolve()):
+            listing.problems[path] = "a link to a folder, which is not followed; name that folder, or move it here"
+        elif is_file and entry.name.endswith(".json"):
+            listing.files.append(path)
+        elif not is_folder and entry.name.endswith(".json"):
+            listing.problems[path] = "cannot be read: not a regular file"
+    return folders[::-1]
 
 
 def _word(folder: Path) -> str | None:
     """What a collection says it is; None for any other folder."""
     with suppress(OSError):
-        return (folder / COLLECTION).read_bytes().decode(errors="replace").strip()
+        return _read_word(folder)
     return None
+
+
+def _read_word(folder: Path) -> str:
+    path = folder / COLLECTION
+    if path.exists() and not path.is_file():  # a pipe would never end
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return path.read_bytes().decode(errors="replace").strip()
 
 
 def _checked_word(folder: Path) -> str:
     """A word that nobody knows is refused: results of unknown origin would be shown, or lost, without a word."""
-    word = _word(folder)
+    word = _read_word(folder)
     if word not in COLLECTIONS:
-        said = f"says '{shorten(word, 40)}'" if word else "cannot be read or is empty"
+        said = f"says '{shorten(word, 40)}'" if word else "is empty"
         raise UserError(
             f"'{folder / COLLECTION}' {said}; write one of {', '.join(COLLECTIONS)} into it, or delete the file"
         )
@@ -116,7 +188,7 @@ def _to_add(folder: Path, name: str) -> list[Path]:
     here = folder.resolve()
     if any(_word(each) == name for each in (here, *here.parents)):
         return []
-    roots = [root for root, word in _walk(folder)[1].items() if word == name]
+    roots = [root for root, word in _listed(folder).collections.items() if word == name]
     for parent in (here.parent, PACKAGE.parent / "results"):
         roots = roots or _children(parent, name)
     if not roots:

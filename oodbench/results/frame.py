@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oodbench.results.folder import read_folder
+from oodbench.results.folder import read_or_warn
 from oodbench.results.metrics import METRICS
 from oodbench.results.result import Result
 
@@ -27,7 +27,7 @@ def frame(folder: str | Path = "results") -> "pd.DataFrame":
     """
     import pandas as pd
 
-    results, _ = read_folder(Path(folder))
+    results = read_or_warn(Path(folder))
     others = {name for result in results for name in result.metrics} - {*IDENTITY, *METRICS, *PROVENANCE}
     columns = [*IDENTITY, *METRICS, *sorted(others), *PROVENANCE]
     return pd.DataFrame([_row(result) for result in results], columns=columns)

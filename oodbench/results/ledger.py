@@ -19,7 +19,7 @@ class Ledger:
 
     def __init__(self, results: Iterable[Result], problems: Mapping[Path, str] | None = None) -> None:
         self.results = sorted(results, key=lambda each: (each.written, each.key))
-        self.problems = dict(problems or {})  # files that could not be read, and why
+        self.problems = dict(problems or {})  # files and folders that could not be read, and why
 
     def where(
         self,

@@ -21,7 +21,7 @@ from oodbench.config.recipe import Recipe
 from oodbench.config.registry import changed_words
 from oodbench.config.schema import Misfit, conform, spell
 from oodbench.config.suite import Contents, Setting, Suite
-from oodbench.files import write_atomically, write_text
+from oodbench.files import CannotWrite, write_atomically, write_text
 from oodbench.results import summary
 from oodbench.results.metrics import Scored
 
@@ -238,7 +238,12 @@ def _shared(type_: Any, text: bytes) -> Any:
 
 def write(result: Result, path: Path, scores: dict[str, Scored], log: list[dict[str, Any]]) -> None:
     """Raw scores and log first: a result that exists is complete."""
-    _keep_unreadable(path)
+    try:
+        _keep_unreadable(path)
+    except OSError as error:
+        raise CannotWrite(
+            f"cannot write '{path}': {error.strerror}; fix permissions or choose another folder"
+        ) from None
     if scores:
         arrays = {
             f"{split}_{name}": array

@@ -26,7 +26,7 @@ class Unfinished:
 @dataclass(frozen=True)
 class Status:
     results: list[Result]
-    problems: dict[Path, str]  # files that could not be read, and why
+    problems: dict[Path, str]  # files and folders that could not be read, and why
     running: list[Unfinished]
     interrupted: list[Unfinished]  # with a checkpoint that the same command goes on from
     left: list[str]  # cells that were asked for and are not done, as their runs name them

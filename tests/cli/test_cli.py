@@ -4,8 +4,6 @@ import csv
 import io
 import itertools
 import json
-import os
-import pty
 import re
 import resource
 import shlex
@@ -14,7 +12,7 @@ import subprocess
 import sys
 
 import pytest
-from command_line import assert_done, assert_refused, oodbench, process, python, smoke
+from command_line import assert_done, assert_refused, oodbench, process, python, smoke, terminal
 
 from oodbench import __version__, read_results, run, table
 from oodbench.cli import EXAMPLES
@@ -319,19 +317,9 @@ def test_the_python_interface_does_the_same_in_three_lines(copied):
 
 
 def test_a_terminal_shows_one_line_that_moves(tmp_path):
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "oodbench", *SMOKE, "--methods", "msp", "--results", str(tmp_path / "results")]
-    child = subprocess.Popen(command, stdout=theirs, stderr=theirs, env={**os.environ, "COLUMNS": "100"})
-    os.close(theirs)
-    shown = b""
-    try:
-        while part := os.read(ours, 65536):
-            shown += part
-    except OSError:  # how Linux says that the other end is closed
-        pass
-    os.close(ours)
-    assert child.wait() == 0
-    text = shown.decode()
+    results = tmp_path / "results"
+    status, text = terminal(*SMOKE, "--methods", "msp", "--results", results, COLUMNS="100", TERM="xterm")
+    assert status == 0
     moving = re.findall(r"\r\x1b\[2K(\[1/1\] erm, seed 0: epoch \d/3[^\r\n]*)", text)
     assert moving and all(len(line) < 100 and "images/s" in line for line in moving)
     assert "unseen-digits / msp / seed 0: OOD Acc. " in text
@@ -451,8 +439,9 @@ def test_files_that_are_no_results_are_named_skipped_and_kept(command, copied):
     outcome = oodbench("table", copied) if command == "table" else smoke(copied, "msp,knn")
     assert outcome.status == 0
     assert outcome.out == plain if command == "table" else "nothing to do" in outcome.out
-    lines = outcome.err.splitlines()
+    *lines, count = outcome.err.splitlines()
     assert len(lines) == len(spoilt)
+    assert count == f"oodbench: {len(spoilt)} files or folders skipped; what they hold is left out"
     for path, reason in spoilt.items():
         assert any(line.startswith(f"oodbench: skipped {path}: {reason}") for line in lines)
     assert files_below(copied) == before

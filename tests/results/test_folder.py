@@ -1,14 +1,20 @@
 """Whose results a folder shows: one's own, unless a collection is asked for."""
 
+import errno
+import os
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 from command_line import assert_done, assert_refused, oodbench, smoke
 from made_results import a_result
 
+import oodbench as package
 from oodbench.errors import UserError
+from oodbench.files import CannotWrite
 from oodbench.results import folder as folders
-from oodbench.results.folder import read_folder, read_with
+from oodbench.results.folder import SkippedWarning, read_folder, read_with
 from oodbench.results.result import read, write
 
 FULL = {"covariate_acc": 0.5, "id_acc": 0.9, "fpr95": 0.25, "auroc": 0.75}
@@ -184,3 +190,138 @@ def test_the_repository_s_results_are_a_collection_and_the_demo_will_be_one():
     root = Path(__file__).parents[2]
     assert (root / "results" / "reference" / "COLLECTION").read_text() == "reference\n"
     assert "\tmkdir -p $(DEMO) && echo demo > $(DEMO)/COLLECTION\n" in (root / "Makefile").read_text()
+
+
+def closed(monkeypatch, folder, code=errno.EACCES):
+    """Let the system refuse to list a folder, also to the superuser, who may read everything."""
+    real = os.scandir
+
+    def scandir(path):
+        if Path(path) == folder:
+            raise OSError(code, os.strerror(code), str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ENOENT])
+def test_a_folder_that_cannot_be_listed_is_a_problem_and_others_are_read(home, monkeypatch, code):
+    hidden = save(home, method="vim").parent
+    closed(monkeypatch, hidden, code)
+    results, problems = read_folder(home)
+    assert [result.method for result in results] == ["msp"]
+    assert problems == {hidden: f"cannot be read: {os.strerror(code)}"}
+
+
+def test_a_closed_folder_below_a_collection_is_a_problem_of_whoever_asks_for_it(home, monkeypatch):
+    closed(monkeypatch, home / "reference" / "digits-c")
+    assert not read_with(home).problems
+    assert list(read_with(home, ["reference"]).problems) == [home / "reference" / "digits-c"]
+
+
+VERBS = [
+    ["table"], ["compare", "--baseline", "msp"], ["check", "--against", "{}/demo"], ["plot", "--only", "tradeoff"],
+    ["status"], ["remove", "--method", "msp", "--yes"], ["rescore"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
+def test_every_command_names_and_counts_a_closed_folder_like_a_skipped_file(home, tmp_path, monkeypatch, verb):
+    for method in ("msp", "knn"):
+        save(home, method=method)
+        save(home / "demo", method=method)
+    shutil.copytree(home, tmp_path / "copy")
+    (home / "broken.json").write_text("{")
+    command, *options = [word.format(home) for word in verb]
+    as_today = oodbench(command, home, *options)
+    assert f"oodbench: skipped {home / 'broken.json'}: truncated, or not JSON\n" in as_today.err
+
+    shutil.rmtree(home)
+    shutil.copytree(tmp_path / "copy", home)
+    both = [save(home, method=method).parent for method in ("odin", "vim")]
+    for folder in both:
+        closed(monkeypatch, folder)
+    outcome = oodbench(command, home, *options)
+    assert outcome.status == as_today.status
+    assert "".join(f"oodbench: skipped {folder}: cannot be read: Permission denied\n" for folder in both) in outcome.err
+    assert "oodbench: 2 files or folders skipped; what they hold is left out\n" in outcome.err
+
+
+def test_status_and_rescore_count_what_they_could_not_read(home):
+    (home / "broken.json").write_text("{")
+    assert "1 done, 0 failed, 0 left, 1 unreadable; " in oodbench("status", home).out
+    assert oodbench("rescore", home).out.endswith(" 1 skipped, 1 unreadable\n")
+
+
+def test_python_is_warned_of_what_is_missing(home, monkeypatch):
+    hidden = save(home, method="vim").parent
+    closed(monkeypatch, hidden)
+    named = re.escape(f"skipped 1 in '{home}': '{hidden}': cannot be read: Permission denied")
+    for reader in (package.read_results, package.frame, package.table):
+        with pytest.warns(SkippedWarning, match=f"^{named}$"):
+            reader(home)
+    for name in "abcd":
+        (home / f"{name}.json").write_text("{")
+    with pytest.warns(SkippedWarning, match="skipped 5 in .*; and 2 more$"):
+        package.read_results(home)
+
+
+def test_a_results_folder_that_is_closed_itself_is_refused(home, monkeypatch):
+    closed(monkeypatch, home)
+    message = f"cannot read '{home}': Permission denied; fix permissions or name another folder"
+    assert_refused(oodbench("table", home), message)
+
+
+def test_links_that_lead_nowhere_are_problems(home):
+    (home / "loop").symlink_to("loop")
+    (home / "gone").symlink_to("nowhere")
+    problems = read_folder(home)[1]
+    assert {path.name: reason for path, reason in problems.items()} == {
+        "gone": "cannot be read: No such file or directory",
+        "loop": "cannot be read: Too many levels of symbolic links",
+    }
+
+
+def test_a_link_to_results_elsewhere_is_a_problem_and_one_to_weights_or_within_is_none(home, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    save(elsewhere, method="vim")
+    (home / "linked").symlink_to(elsewhere)
+    (home / "weights").symlink_to(elsewhere)
+    (home / "outputs").symlink_to("nowhere")
+    (home / "again").symlink_to(home / "digits-c")
+    results, problems = read_folder(home)
+    assert [result.method for result in results] == ["msp"]
+    assert problems == {home / "linked": "a link to a folder, which is not followed; name that folder, or move it here"}
+
+
+def test_a_pipe_is_not_waited_for(home):
+    os.mkfifo(home / "pipe.json")
+    os.mkfifo(save(home / "other").parents[3] / "COLLECTION")
+    assert read_folder(home)[1] == {
+        home / "other" / "COLLECTION": "cannot be read: not a regular file",
+        home / "pipe.json": "cannot be read: not a regular file",
+    }
+
+
+def test_a_collection_whose_name_cannot_be_read_is_a_problem_and_its_results_are_nobodys(home):
+    word = home / "reference" / "COLLECTION"
+    word.unlink()
+    word.symlink_to(word)
+    results, problems = read_folder(home)
+    assert [result.method for result in results] == ["msp"]
+    assert problems == {word: "cannot be read: Too many levels of symbolic links"}
+
+
+def test_a_file_that_vanishes_after_it_was_listed_is_a_problem(home, monkeypatch):
+    (path,) = (home / "digits-c").rglob("*.json")
+    monkeypatch.setattr(Path, "read_bytes", lambda self: self.unlink() or os.stat(self))
+    assert read_folder(home / "digits-c") == ([], {path: "cannot be read: No such file or directory"})
+
+
+def test_a_result_that_goes_into_a_closed_folder_is_refused_in_one_line(tmp_path, monkeypatch):
+    def refused(self, **_):
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "stat", refused)
+    with pytest.raises(CannotWrite, match="cannot write '.*cell.json': Permission denied; fix permissions or choose"):
+        write(a_result(), tmp_path / "cell.json", {}, [])

@@ -1,0 +1,149 @@
+"""Standard output and error as they are found: narrow in what they can encode, full, closed. Every command uses them.
+
+What an encoding lacks is shown in ASCII. Output that is lost ends the command with an error, never with a traceback nor
+with status 0; what cannot be said on standard error is not said.
+"""
+
+import errno
+import os
+import shlex
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from oodbench.files import CannotWrite
+
+# For what Unicode itself does not take apart. Each is as wide as what it stands for, where tables have it.
+STAND_INS = {
+    "↑": "^", "↓": "v", "→": "->", "←": "<-", "×": "x", "±": "+/-", "−": "-", "–": "-", "—": "-",
+    "≤": "<=", "≥": ">=", "‘": "'", "’": "'", "“": '"', "”": '"',
+}  # fmt: skip
+
+
+class OutputLost(CannotWrite):
+    """Standard output cannot be written: no fault of any method."""
+
+    def __init__(self, error: OSError) -> None:
+        self.is_closed_pipe = error.errno == errno.EPIPE
+        self.ends_run = False  # before it is done
+        closed = error.errno == errno.EBADF
+        self.reason = "it is closed" if closed else error.strerror
+        self.advice = "send it somewhere" if closed else "free space, or send it elsewhere"
+
+    def __str__(self) -> str:
+        return f"cannot write to standard output: {self.reason}; {self.advice}"
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Standard streams that keep the promises above, while inside."""
+    with ExitStack() as opened:
+        # The system gives the lowest free number, so that no file of results takes that of a standard stream.
+        if sys.stdin is None:
+            sys.stdin = opened.enter_context(open(os.devnull))
+            opened.callback(setattr, sys, "stdin", None)
+        out = _Output(sys.stdout or opened.enter_context(open(os.open(os.devnull, os.O_RDONLY), "w")))
+        errors = _Errors(sys.stderr or opened.enter_context(open(os.devnull, "w")))
+        opened.enter_context(redirect_stdout(cast(TextIO, out)))
+        opened.enter_context(redirect_stderr(cast(TextIO, errors)))
+        try:
+            yield
+        finally:
+            with suppress(OutputLost):  # said already; Python would say it again when it ends
+                out.flush()
+
+
+@contextmanager
+def results_stay(folder: Path) -> Iterator[None]:
+    """Output that is lost inside, or still waits to be written, has results that are not."""
+    try:
+        yield
+        sys.stdout.flush()
+    except OutputLost as lost:
+        lost.ends_run = True
+        if any(folder.rglob("*.json")):
+            lost.advice = (
+                f"results so far are stored: oodbench table {shlex.quote(str(folder))} shows them, "
+                "and the same command goes on where it stopped"
+            )
+        raise
+
+
+class _Stream:
+    """A text stream that shows in ASCII what its encoding lacks."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        encoding = getattr(self._stream, "encoding", None)
+        self._try(lambda: self._stream.write(text if encoding is None else encodable(text, encoding)))
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(self._stream.flush)
+
+    def _try(self, act: Callable[[], object]) -> None:
+        raise NotImplementedError
+
+    def _give_up(self) -> None:
+        """Let what still waits, and what comes, go nowhere."""
+        with suppress(OSError), open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), self._stream.fileno())
+
+
+class _Output(_Stream):
+    """Says that output was lost until the command ends, whoever has caught it before."""
+
+    lost: OutputLost | None = None
+
+    def _try(self, act: Callable[[], object]) -> None:
+        if self.lost is None:
+            try:
+                act()
+                return
+            except OSError as error:
+                self.lost = OutputLost(error)
+                self._give_up()
+        raise self.lost
+
+
+class _Errors(_Stream):
+    def _try(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except OSError:
+            self._give_up()
+
+
+def encodable(text: str, encoding: str) -> str:
+    """The same text, with stand-ins for what an encoding lacks. The columns of tables stay in line."""
+    if _fits(text, encoding):
+        return text
+    if not _fits("±", encoding):
+        text = text.replace(" ± ", STAND_INS["±"])  # as wide as it was
+    return text.translate({ord(each): _stand_in(each) for each in set(text) if not _fits(each, encoding)})
+
+
+def _fits(text: str, encoding: str) -> bool:
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _stand_in(letter: str) -> str:
+    """é is e, … is three dots, a byte of a file name that is no text is \\xff, and what nobody can write its number."""
+    if letter in STAND_INS:
+        return STAND_INS[letter]
+    if "\udc80" <= letter <= "\udcff":
+        return f"\\x{ord(letter) - 0xDC00:02x}"
+    plain = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
+    return plain or ("" if unicodedata.combining(letter) else letter.encode("ascii", "backslashreplace").decode())
