@@ -111,6 +111,8 @@ class _Output(_Stream):
             except OSError as error:
                 self.lost = OutputLost(error)
                 self._give_up()
+            except ValueError as error:  # Python's word for a file that somebody has closed
+                self.lost = OutputLost(OSError(errno.EBADF, str(error)))
         raise self.lost
 
 
@@ -120,6 +122,8 @@ class _Errors(_Stream):
             act()
         except OSError:
             self._give_up()
+        except ValueError:  # closed by somebody
+            return
 
 
 def encodable(text: str, encoding: str) -> str:

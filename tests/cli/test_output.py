@@ -207,3 +207,14 @@ def test_a_run_is_shown_on_a_terminal_of_one_column(tmp_path, monkeypatch):
 def test_help_is_shown_in_any_width(command, columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", columns)
     assert "--debug" in assert_done(oodbench(command, "--help"))
+
+
+def test_a_plugin_that_closes_standard_output_fails_no_cell(tmp_path):
+    plugin = tmp_path / "closing.py"
+    closes = "    def train(self, model, data, loop):\n        import sys\n        sys.stdout.close()\n"
+    plugin.write_text(PLUGIN.replace("Mine", "Closing") + closes + "        super().train(model, data, loop)\n")
+    arguments = ["run", "--suite", "digits-c", "--preset", "smoke", "--methods", "closing,msp"]
+    command = [*arguments, "--plugin", str(plugin), "--results", str(tmp_path / "results")]
+    done = subprocess.run([sys.executable, "-m", "oodbench", *command], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and CLOSED in done.stderr
+    assert not [each for each in read_folder(tmp_path / "results")[0] if each.status == "failed"]
