@@ -1,7 +1,7 @@
 """The raw scores beside a result, read as strictly as the result itself. Imports no torch.
 
-An `.npz` with arrays `<split>_scores`, `<split>_predictions`, `<split>_labels` and `<split>_confidence`; docs/results.md
-describes them. Whatever else a file holds is damage, and is told in one line: a metric of such numbers would be wrong.
+An `.npz` with arrays `<split>_scores`, `<split>_predictions`, `<split>_labels` and `<split>_confidence`, described in
+docs/results.md. Whatever else a file holds is damage, told in one line: a metric of such numbers would be wrong.
 """
 
 from pathlib import Path

@@ -294,10 +294,8 @@ def test_damaged_scores_are_named(copy):
     scores = runs(copy, "woods")[0].with_suffix(".npz")
     scores.write_bytes(scores.read_bytes()[:100])
     outcome = oodbench("plot", copy, "--only", "energies", "--setting", "unseen-digits")
-    assert_refused(
-        outcome,
-        f"the raw scores '{scores}' cannot be read: damaged: (BadZipFile: File is not a zip file); make them again with --force",
-    )
+    reason = "damaged: (BadZipFile: File is not a zip file)"
+    assert_refused(outcome, f"the raw scores '{scores}' cannot be read: {reason}; make them again with --force")
     scores.unlink()
     outcome = oodbench("plot", copy, "--only", "energies", "--setting", "unseen-digits")
     assert_refused(outcome, f"the raw scores '{scores}' are missing; make them again with --force")

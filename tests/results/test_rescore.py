@@ -1,7 +1,7 @@
 """`oodbench rescore`: metrics of today for results of yesterday, from the raw scores beside them."""
 
-import re
 import json
+import re
 import shutil
 from pathlib import Path
 
