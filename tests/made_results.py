@@ -76,13 +76,13 @@ def with_scores(result, folder, id_correct, covariate_correct=None, id_scores=No
     def split(correct, scores=None):
         correct = np.asarray(correct)
         scores = np.zeros(len(correct)) if scores is None else np.asarray(scores, float)
-        return Scored(scores, predictions=correct.astype(int), labels=np.ones(len(correct), int))
+        return Scored(scores, predictions=correct.astype(np.int16), labels=np.ones(len(correct), np.int16))
 
     semantic = np.asarray(semantic_scores, float)
     scores = {
         "id": split(id_correct, id_scores),
         "covariate": split(id_correct if covariate_correct is None else covariate_correct),
-        "semantic": Scored(semantic, predictions=np.zeros(len(semantic), int)),
+        "semantic": Scored(semantic, predictions=np.zeros(len(semantic), np.int16)),
     }
     path = folder / result.suite_label / result.setting / result.method / f"seed{result.seed}-{result.variant}.json"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,15 @@
 """A short, seeded sample of every campaign behind docs/reliability.md; `make soak` runs them at length."""
 
+import os
+import re
+import signal
 import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from oodbench.errors import UserError
 
 FOLDER = Path(__file__).parent.parent / "benchmarks" / "reliability"
 
@@ -29,3 +34,35 @@ def test_only_what_stands_between_the_marks_is_written_anew(script):
     soak = script("soak")
     page = f"before\n{soak.BEGIN}\nold\n{soak.END}\nafter\n"
     assert soak.between_marks(page, "new") == f"before\n{soak.BEGIN}\nnew\n{soak.END}\nafter\n"
+
+
+def test_a_sample_of_damaged_files_is_refused_in_one_line_or_read_as_if_whole(script, tmp_path):
+    trials = list(script("files").campaign(150, 0, tmp_path))
+    assert [(trial.kind, trial.name, trial.problem) for trial in trials if trial.problem] == []
+    assert len(trials) == 150 and len({trial.kind for trial in trials}) == 11
+
+
+def test_a_reader_that_breaks_in_any_way_is_a_problem_of_its_file(script, tmp_path):
+    files, originals = script("files"), script("originals")
+
+    def breaks(path):
+        match path.name:
+            case "raises":
+                raise KeyError("x")
+            case "dies":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "writes":
+                (tmp_path / "elsewhere").touch()
+            case "refuses":
+                raise UserError("one line")
+            case "refuses at length":
+                raise UserError("one line\nand another")
+            case "grows":
+                return str(len(bytearray(700 * 2**20)))[:0] or None
+
+    names = ("raises", "dies", "writes", "refuses", "refuses at length", "grows", "reads")
+    kind = originals.Kind("x", 1.0, [(name, b"content") for name in names], (lambda content, chance: content,), breaks)
+    problems = {name: trial.problem for name, trial in zip(names, files._trials(kind, 7, 0, tmp_path), strict=True)}
+    assert problems["raises"] == "KeyError: 'x'" and problems["dies"] == "the process ended (-9)"
+    assert problems["writes"].startswith("wrote outside") and problems["refuses at length"].startswith("refused in 2 l")
+    assert problems["refuses"] is problems["reads"] is None and re.fullmatch(r"took \d+ MB", problems["grows"])

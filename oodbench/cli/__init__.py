@@ -6,7 +6,9 @@ Each command is a module, imported when it is called: help and mistakes in usage
 import argparse
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -107,6 +109,22 @@ def _add_debug(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--debug", action="store_true", help="print the traceback of an error or a failed cell")
 
 
+@contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """What oodbench itself warns of is said as errors are; what libraries warn of, as Python does."""
+    usual = warnings.showwarning
+
+    def say(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if category.__module__.startswith("oodbench."):
+            print(f"oodbench: {' '.join(str(message).split())}", file=sys.stderr)
+        else:
+            usual(message, category, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = say
+        yield
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 done, 1 a cell failed, 2 wrong usage or no place for output, 130 interrupted."""
     with guarded():
@@ -128,7 +146,8 @@ def _main(arguments: Sequence[str] | None) -> int:
         if parsed.command is None:
             parser.print_help()
         else:
-            status = parsed.act(parsed)
+            with _warnings_in_one_line():
+                status = parsed.act(parsed)
         sys.stdout.flush()
         return status
     except UserError as error:

@@ -15,8 +15,7 @@ from torch import Tensor
 from oodbench.data.image_part import ImagePart
 from oodbench.data.parts import Parts
 from oodbench.errors import UserError, place_of
-from oodbench.files import write_atomically
-from oodbench.learning.checkpoint import load_tensors
+from oodbench.learning.checkpoint import load_tensors, save_tensors
 from oodbench.learning.lending import Lender
 from oodbench.learning.loop import Failed
 from oodbench.learning.method import Scorer
@@ -116,17 +115,19 @@ class Evaluation:
     def _write(self, images: ImagePart, out: Outputs, seconds: float) -> None:
         if self._file is not None:
             contents = {"features": out.features, "logits": out.logits, "seconds": seconds}
-            write_atomically(self._file(images.digest), lambda file: torch.save(contents, file))
+            save_tensors(self._file(images.digest), contents)
 
     @torch.inference_mode()
     def _read(self, images: ImagePart, y: Tensor | None) -> tuple[Outputs, float] | None:
         """Outputs that an earlier run has written, and the seconds their pass took then; None if missing or damaged."""
         contents = None if self._file is None else load_tensors(self._file(images.digest), self.model.device)
-        if not isinstance(contents, dict) or contents.keys() != {"features", "logits", "seconds"}:
+        if not isinstance(contents, dict) or contents.keys() != {"features", "logits", "seconds", "digest"}:
+            return None
+        if not isinstance(contents["seconds"], float):
             return None
         features, logits, head = contents["features"], contents["logits"], self.model.head
         for values, width in ((features, head.in_features), (logits, head.out_features)):
-            if not isinstance(values, Tensor) or values.shape != (len(images), width):
+            if not isinstance(values, Tensor) or values.shape != (len(images), width) or values.dtype != torch.float32:
                 return None
         y = None if y is None else y.to(self.model.device)
         return Outputs(self.model, as_rows(images.images), features, logits, y), contents["seconds"]

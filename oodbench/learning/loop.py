@@ -46,7 +46,7 @@ class Progress:
     remaining: float  # seconds
 
 
-def _silent(progress: Progress) -> None:
+def _silent(_: object) -> None:
     pass
 
 
@@ -60,6 +60,7 @@ class Loop:
     checkpoint: Path | None = None  # where to save progress and resume from
     report: Callable[[Progress], None] = _silent
     observe: Callable[[Classifier], dict[str, Any]] | None = None  # accuracies for the log
+    say: Callable[[str], None] = _silent  # what the user should know
     log: list[dict[str, Any]] = field(default_factory=list)  # one record per epoch
     notes: dict[str, Any] = field(default_factory=dict)  # what the trainer found out and the result shall tell
     step: int = 0  # optimiser steps taken before this one
@@ -74,7 +75,7 @@ class Loop:
     def stage(self, name: str) -> "Loop":
         """A loop for one of several trainings within this one, resumed on its own; its last state stays on disk."""
         path = None if self.checkpoint is None else self.checkpoint.with_suffix(f".{name}.ckpt")
-        inner = Loop(self.recipe, self.seed, self.device, path, self.report, self.observe)
+        inner = Loop(self.recipe, self.seed, self.device, path, self.report, self.observe, self.say)
         inner._keep_last = True
         return inner
 
@@ -191,8 +192,8 @@ class Loop:
         recipe, length = self.recipe, every or data.steps(self.recipe)
         self._steps_in_all = recipe.steps(data.steps(recipe))
         epochs = -(-self._steps_in_all // length)  # the last one may be cut short
-        saver = Saver(self.checkpoint, state, self.log)
-        first = saver.restore(self.device)
+        saver = Saver(self.checkpoint, state, self.log, self.seed, epochs)
+        first = saver.restore(self.device, self.say)
         clock = _Clock(first, epochs, self.report)
         for epoch in range(first, epochs):
             if epoch > first:

@@ -1,14 +1,12 @@
 """A result in, the same with the metrics of today out: metrics follow from the raw scores beside it. No torch."""
 
-import zipfile
-import zlib
 from dataclasses import replace
 from pathlib import Path
 
 from oodbench.config import identity
 from oodbench.files import write_text
 from oodbench.results.metrics import Scored, evaluate
-from oodbench.results.result import Result, as_json, read, read_scores
+from oodbench.results.result import Result, Unreadable, as_json, read, read_scores
 
 
 class NotRescored(Exception):
@@ -39,13 +37,12 @@ def rescored(result: Result) -> Result:
         raise NotRescored("it failed, and has no scores")
     try:
         scores = read_scores(result.path)
-        metrics = evaluate(**scores)
     except FileNotFoundError:
         raise NotRescored("there are no raw scores beside it") from None
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
-        raise NotRescored("its raw scores are damaged") from None
+    except Unreadable as reason:
+        raise NotRescored(f"its raw scores cannot be read: {reason}") from None
     _check_rows(result, scores)
-    return replace(result, metrics=metrics, metrics_version=identity.version_of("metrics"))
+    return replace(result, metrics=evaluate(**scores), metrics_version=identity.version_of("metrics"))
 
 
 def _check_rows(result: Result, scores: dict[str, Scored]) -> None:

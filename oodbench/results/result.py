@@ -6,7 +6,6 @@ Folder: <results>/<suite>[-<preset>]/<setting>/<method>/seed<seed>-<key>.json, w
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -24,6 +23,8 @@ from oodbench.config.suite import Contents, Setting, Suite
 from oodbench.files import CannotWrite, write_atomically, write_text
 from oodbench.results import summary
 from oodbench.results.metrics import Scored
+from oodbench.results.raw_scores import Unreadable as Unreadable
+from oodbench.results.raw_scores import read_scores as read_scores
 
 SCHEMA = 2
 WEIGHTS = "weights"  # the folder of cached weights inside a results folder
@@ -205,10 +206,6 @@ class Result:
         return tuple(self.ran_suite.held_out(self.config.setting))
 
 
-class Unreadable(Exception):
-    """A file that is not a result this version can read, and why."""
-
-
 @cache
 def _types() -> dict[str, Any]:
     """The fields of a file and their types."""
@@ -320,15 +317,3 @@ def _reason(content: bytes, problem: str) -> str:
     except Misfit as error:
         problem = f"{spell(error.place)!r}: {error.message}"
     return shorten(f"damaged: {problem}", 120)
-
-
-def read_scores(path: Path) -> dict[str, Scored]:
-    """The raw scores and predictions of a result, by split, for any metric one may think of later."""
-    with np.load(path.with_suffix(".npz"), allow_pickle=False) as arrays:
-        splits = dict.fromkeys(name.rsplit("_", 1)[0] for name in arrays.files)
-        return {split: _scored(arrays, split) for split in splits}
-
-
-def _scored(arrays: Mapping[str, Any], split: str) -> Scored:
-    scores, predictions = arrays[f"{split}_scores"], arrays[f"{split}_predictions"]
-    return Scored(scores, predictions, arrays.get(f"{split}_labels"), arrays.get(f"{split}_confidence"))

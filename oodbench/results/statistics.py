@@ -5,8 +5,7 @@ metric in one setting, or its mean over several, with a sample for each method.
 """
 
 import math
-import zipfile
-import zlib
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +18,7 @@ from oodbench.results.draws import Raw, Split
 from oodbench.results.measurement import Measurement, Runs
 from oodbench.results.metrics import METRICS, Metric, Scored
 from oodbench.results.resampling import DRAWS
-from oodbench.results.result import Result, read_scores
+from oodbench.results.result import Result, Unreadable, read_scores
 from oodbench.results.samples import Interval, Sample
 
 __all__ = ["DRAWS", "Column", "Difference", "Interval", "Sample", "average", "columns", "compare", "interval",
@@ -30,6 +29,10 @@ POOLS = {
     "covariate": ("wild_covariate", "mixed_covariate", "covariate_validation", "covariate"),
     "semantic": ("wild_semantic", "mixed_semantic", "semantic"),
 }
+
+
+class DamagedScoresWarning(UserWarning):
+    """Raw scores that cannot be read: what is known without them is told, and this is why it is less."""
 
 
 @dataclass(frozen=True)
@@ -199,16 +202,20 @@ def _read(measurement: Measurement) -> _Read | None:
         return None
     parts, place = result.data.parts, f"{result.suite_label}/{result.setting}"
     try:
-        scores = {name: scored for name, scored in read_scores(result.path).items() if len(scored.scores)}
-        if any(name in parts and parts[name].rows != len(scored.scores) for name, scored in scores.items()):
-            return None
-        digests = {name: parts[name].digest if name in parts else f"{place}/{name}" for name in scores}
-        if "covariate" in scores and _are_copies(scores["id"], scores["covariate"]):
-            digests["covariate"] = digests["id"]  # drawn with them, in whatever setting
-        raw = {name: Split(digests[name], scored) for name, scored in scores.items()}
-        return _Read(raw, resampling.values(raw))
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
+        scores = read_scores(result.path)
+    except FileNotFoundError:
         return None
+    except Unreadable as reason:
+        file = result.path.with_suffix(".npz")
+        warnings.warn(f"passed over the raw scores '{file}': {reason}", DamagedScoresWarning, stacklevel=2)
+        return None
+    if any(name in parts and parts[name].rows != len(scored.scores) for name, scored in scores.items()):
+        return None
+    digests = {name: parts[name].digest if name in parts else f"{place}/{name}" for name in scores}
+    if _are_copies(scores["id"], scores["covariate"]):
+        digests["covariate"] = digests["id"]  # drawn with them, in whatever setting
+    raw = {name: Split(digests[name], scored) for name, scored in scores.items()}
+    return _Read(raw, resampling.values(raw))
 
 
 def _are_copies(id_images: Scored, covariate: Scored) -> bool:

@@ -109,6 +109,7 @@ def _train(training: Training, at: Workplace, setting: Setting) -> Trained:
         weights_file(training.key, at.folder, "ckpt"),
         at.reporter.progress,
         domain_accuracy.observer(lookup.dataset(training.suite.contents.id.dataset).domains, parts),
+        at.reporter.note,
     )
     with arithmetic(training.suite, at.device, at.options.deterministic):
         trained.extended(model, [training], at.device)

@@ -1,5 +1,6 @@
 """Trained networks: the suite's network, what its trainers add to it, and the weights that a training gave it."""
 
+import math
 import os
 import shlex
 from collections.abc import Callable, Iterable
@@ -18,10 +19,9 @@ from oodbench.config.suite import Setting, Suite
 from oodbench.data import lookup
 from oodbench.data.parts import Parts, mixed_validation
 from oodbench.errors import UserError
-from oodbench.files import write_atomically
 from oodbench.learning import precision
 from oodbench.learning.batches import Data, Split, WildMixture
-from oodbench.learning.checkpoint import load_tensors
+from oodbench.learning.checkpoint import fits_module, load_state, load_tensors, save_tensors
 from oodbench.learning.initial_weights import describe, read_weights
 from oodbench.learning.loop import Loop
 from oodbench.learning.networks import Classifier, Network
@@ -35,8 +35,8 @@ from oodbench.running.repeat import command
 from oodbench.seeds import derive
 
 CPU = torch.device("cpu")
-FIELDS = {"model", "log", "notes", "seconds"}  # of a file of weights; those of today name their training and data too
-NAMED = {"training", "seed", "data", "seen"}
+FIELDS = {"model", "log", "notes", "seconds"}  # of a file of weights
+LATER_FIELDS = {"training", "seed", "data", "seen", "digest"}  # which those of 0.1 lack
 
 
 def build_model(suite: Suite, seed: int) -> Classifier:
@@ -189,20 +189,24 @@ def keep(
         "seen": seen,
     }
     path = weights_file(training.key, folder)
+    if not _are_weights(contents["model"]):
+        raise UserError("after training, some of the network's weights are no numbers; lower the learning rate")
     try:
         network = _filled(started(training, model.device), training, contents, path)
     except Unusable:
         raise UserError(
             "after training, the network has other weights than before; add what a trainer needs in extend"
         ) from None
-    write_atomically(path, lambda file: torch.save(contents, file))
+    save_tensors(path, contents)
     return network
 
 
 def set_aside(training: Training, folder: Path) -> Path:
-    """Take an unusable file out of the way without losing it."""
+    """Take an unusable file out of the way without losing it, or one that was set aside before."""
     path = weights_file(training.key, folder)
-    aside = path.with_suffix(".pt.unreadable")
+    aside, n = path.with_suffix(".pt.unreadable"), 1
+    while aside.exists():
+        aside, n = path.with_suffix(f".pt.unreadable{n}"), n + 1
     os.replace(path, aside)
     return aside
 
@@ -213,22 +217,33 @@ def _names(training: Training) -> dict[str, Any]:
 
 def _read(path: Path, device: torch.device) -> dict[str, Any] | None:
     """What a file of weights holds; None if it is missing, damaged or not ours."""
-    contents = load_tensors(path, device)
-    if not isinstance(contents, dict) or not (
-        FIELDS <= contents.keys() <= FIELDS | {"training", "seed", "data", "seen"}
-    ):
+    contents: Any = load_tensors(path, device)
+    if not isinstance(contents, dict) or not (FIELDS <= contents.keys() <= FIELDS | LATER_FIELDS):
         return None
-    state = contents["model"]
-    return contents if isinstance(state, dict) and all(isinstance(each, Tensor) for each in state.values()) else None
+    log, seconds = contents["log"], contents["seconds"]
+    is_log = isinstance(log, list) and all(isinstance(record, dict) for record in log)
+    is_time = isinstance(seconds, int | float) and math.isfinite(seconds)
+    are_plain = isinstance(contents.get("training", ""), str) and isinstance(contents.get("seed", 0), int)
+    are_mappings = all(isinstance(contents.get(name, {}), dict) for name in ("notes", "data", "seen"))
+    if not (is_log and is_time and are_plain and are_mappings):
+        return None
+    return contents if _are_weights(contents["model"]) else None
+
+
+def _are_weights(state: Any) -> bool:
+    """Tensors by name, none of them with a value that is no number: no network with such weights is of any use."""
+    return isinstance(state, dict) and all(
+        isinstance(name, str) and isinstance(each, Tensor) and not each.is_quantized and not each.isnan().any()
+        for name, each in state.items()
+    )
 
 
 def _filled(model: Classifier, training: Training, contents: dict[str, Any], path: Path) -> Trained:
     """The network a trainer was given, with what it adds and the weights it has learned."""
     extended(model, [training], model.device)
-    try:
-        model.load_state_dict(contents["model"])
-    except RuntimeError:
-        raise Unusable(f"'{path}' holds the weights of another network") from None
+    if not fits_module(contents["model"], model):
+        raise Unusable(f"'{path}' holds the weights of another network")
+    load_state(model, contents["model"])
     return Trained(frozen(model), contents["log"], contents["notes"], contents["seconds"])
 
 

@@ -12,6 +12,7 @@ from test_method_contract import SCORERS, fitted, make
 from oodbench.config import suite as suites
 from oodbench.errors import UserError
 from oodbench.learning import precision
+from oodbench.learning.checkpoint import save_tensors
 from oodbench.learning.method import Loop
 from oodbench.learning.networks import Classifier
 from oodbench.learning.outputs import forward
@@ -239,8 +240,16 @@ def test_another_scorer_reads_the_kept_outputs_and_scores_as_without_them(kept, 
     assert read["metrics"] == result(other, "knn")["metrics"]
     for path in stamps:  # they are read indeed: with other contents, other numbers
         contents = torch.load(path, weights_only=True)
-        torch.save({**contents, "logits": contents["logits"].flip(1)}, path)
+        del contents["digest"]
+        save_tensors(path, {**contents, "logits": contents["logits"].flip(1)})
     assert score(kept, "energy")["metrics"]["id_acc"] < 0.5
+
+
+def changed(path, **values):
+    """Outputs written as ours are, with other contents."""
+    contents = torch.load(path, weights_only=True)
+    del contents["digest"]
+    save_tensors(path, {**contents, **{k: v(contents[k]) if callable(v) else v for k, v in values.items()}})
 
 
 @pytest.mark.parametrize(
@@ -248,9 +257,13 @@ def test_another_scorer_reads_the_kept_outputs_and_scores_as_without_them(kept, 
     [
         lambda path: path.write_bytes(path.read_bytes()[:-300]),
         lambda path: path.write_bytes(b""),
-        lambda path: torch.save({"features": torch.zeros(3, 2), "logits": torch.zeros(3, 4), "seconds": 0.0}, path),
+        lambda path: save_tensors(path, {"features": torch.zeros(3, 2), "logits": torch.zeros(3, 4), "seconds": 0.0}),
         lambda path: torch.save([1, 2], path),
-        lambda path: torch.save({"features": 1, "logits": 2, "seconds": 0.0}, path),
+        lambda path: save_tensors(path, {"features": 1, "logits": 2, "seconds": 0.0}),
+        lambda path: changed(path, seconds="long"),
+        lambda path: changed(path, seconds=None, more=1),
+        lambda path: changed(path, logits=lambda own: own.double()),
+        lambda path: changed(path, features=lambda own: own.int()),
     ],
 )
 def test_damaged_outputs_are_made_again(kept, damage):

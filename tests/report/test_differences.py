@@ -26,7 +26,7 @@ def stored(folder, method, seed=0, setting="unseen-digits", scores=True, **field
     """A result with raw scores; ERM and MSP share their predictions, as they share a network."""
     right, shift = METHODS[method]
     random = np.random.default_rng([seed, len(setting)])
-    labels = random.integers(0, 5, ROWS)
+    labels = random.integers(0, 5, ROWS).astype(np.int16)
     drawn = random.random(ROWS)
     predictions = np.where(drawn < right + 0.01 * seed, labels, labels + 1)
     splits = {

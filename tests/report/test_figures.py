@@ -294,7 +294,11 @@ def test_damaged_scores_are_named(copy):
     scores = runs(copy, "woods")[0].with_suffix(".npz")
     scores.write_bytes(scores.read_bytes()[:100])
     outcome = oodbench("plot", copy, "--only", "energies", "--setting", "unseen-digits")
-    assert_refused(outcome, f"the raw scores '{scores}' are missing or damaged; make them again with --force")
+    reason = "damaged: (BadZipFile: File is not a zip file)"
+    assert_refused(outcome, f"the raw scores '{scores}' cannot be read: {reason}; make them again with --force")
+    scores.unlink()
+    outcome = oodbench("plot", copy, "--only", "energies", "--setting", "unseen-digits")
+    assert_refused(outcome, f"the raw scores '{scores}' are missing; make them again with --force")
 
 
 def test_wrong_words_are_refused_in_one_line(folder, tmp_path):

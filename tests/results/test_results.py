@@ -66,7 +66,8 @@ def test_a_result_reads_back_as_it_was_written(real, tmp_path):
 
 def test_raw_scores_read_back_bit_for_bit(real, tmp_path):
     scores = {
-        "id": Scored(np.float32([0.1, -np.inf]), np.int16([0, 7]), np.int16([0, 1])),
+        "id": Scored(np.float32([0.1, -7]), np.int16([0, 7]), np.int16([0, 1]), np.float32([0.5, np.nan])),
+        "covariate": Scored(np.float16([3]), np.int16([2]), np.int16([2])),
         "semantic": Scored(np.float64([np.pi]), np.int16([3])),
     }
     write(read(real), tmp_path / "r.json", scores, [])

@@ -16,14 +16,22 @@ from oodbench.results.metrics import METRICS, Scored, auroc, evaluate
 from oodbench.results.resampling import resample
 from oodbench.results.result import DataRead, PartRead, read, read_scores, write
 from oodbench.results.samples import Sample, interval, interval_of_rate, p_value, share_above_zero, standard_errors
-from oodbench.results.statistics import Column, average, columns, compare, not_distinguishable, ranks
+from oodbench.results.statistics import (
+    Column,
+    DamagedScoresWarning,
+    average,
+    columns,
+    compare,
+    not_distinguishable,
+    ranks,
+)
 
 ROWS, OOD_ROWS = 400, 150
 
 
 def scored(random, rows, shift, right=None):
-    labels = None if right is None else random.integers(0, 5, rows)
-    predictions = np.zeros(rows, int) if labels is None else np.where(random.random(rows) < right, labels, labels + 1)
+    labels = None if right is None else random.integers(0, 5, rows).astype(np.int16)
+    predictions = np.zeros(rows) if labels is None else np.where(random.random(rows) < right, labels, labels + 1)
     return Scored(random.normal(shift, 1, rows).astype(np.float32), predictions.astype(np.int16), labels)
 
 
@@ -159,7 +167,9 @@ def test_raw_scores_that_are_damaged_or_of_other_images_or_give_another_number_d
     other_images = replace(other_images, data=DataRead(parts=parts))
     other_number = stored(tmp_path, "vim", 0)
     other_number.metrics["auroc"] += 0.001
-    column = one_column("auroc", damaged, other_images, other_number)
+    with pytest.warns(DamagedScoresWarning, match="passed over the raw scores '.*msp/seed0.npz': damaged") as heard:
+        column = one_column("auroc", damaged, other_images, other_number)
+    assert len(heard) == 1
     assert [each.draws for each in column.samples.values()] == [None] * 3
 
 

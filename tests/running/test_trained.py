@@ -20,6 +20,7 @@ import oodbench as public
 from oodbench.data import lookup, store
 from oodbench.data.parts import build_parts
 from oodbench.errors import UserError
+from oodbench.learning.checkpoint import save_tensors
 from oodbench.learning.loop import Failed
 from oodbench.results.folder import read_folder
 from oodbench.results.result import read, read_scores
@@ -212,7 +213,8 @@ def test_a_file_of_weights_names_its_training_its_seed_and_its_data(digits):
 
 def change(path, **values):
     contents = torch.load(path, weights_only=True)
-    torch.save({**contents, **values}, path)
+    del contents["digest"]
+    save_tensors(path, {**contents, **values})
 
 
 @pytest.mark.parametrize(
@@ -224,6 +226,12 @@ def change(path, **values):
         ({"model": {"head.bias": torch.ones(2)}}, "holds the weights of another network"),
         ({"model": 3}, "is damaged, or no file of weights"),
         ({"surplus": 3}, "is damaged, or no file of weights"),
+        ({"log": {}}, "is damaged, or no file of weights"),
+        ({"log": [3]}, "is damaged, or no file of weights"),
+        ({"notes": []}, "is damaged, or no file of weights"),
+        ({"seconds": "long"}, "is damaged, or no file of weights"),
+        ({"seconds": float("nan")}, "is damaged, or no file of weights"),
+        ({"data": 3}, "is damaged, or no file of weights"),
     ],
 )
 def test_weights_of_another_training_are_set_aside_and_trained_again(copy, values, message):

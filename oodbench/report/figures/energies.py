@@ -1,6 +1,5 @@
 """Distribution of the scores of the three test splits."""
 
-import zipfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -60,11 +59,13 @@ def draw(study: Study, methods: Sequence[str], compared: Sequence[str]) -> Drawi
 
 def _scores(result: Result) -> dict[str, Scored]:
     assert result.path is not None
+    file, again = result.path.with_suffix(".npz"), "make them again with --force"
     try:
         scores = ledger.read_scores(result.path)
-        if not set(SPLITS) <= set(scores):
-            raise ValueError
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        file = result.path.with_suffix(".npz")
-        raise NotDrawn(f"the raw scores '{file}' are missing or damaged; make them again with --force") from None
+    except FileNotFoundError:
+        raise NotDrawn(f"the raw scores '{file}' are missing; {again}") from None
+    except ledger.Unreadable as reason:
+        raise NotDrawn(f"the raw scores '{file}' cannot be read: {reason}; {again}") from None
+    if not set(SPLITS) <= set(scores):
+        raise NotDrawn(f"the raw scores '{file}' are not of {', '.join(SPLITS)}; {again}")
     return scores
