@@ -27,10 +27,9 @@ from torch.utils import _python_dispatch as dispatch
 from oodbench.files import umask
 
 Setting = tuple[Callable[[], Any], Callable[[Any], object]]  # how it is read, and how it is set
-# Attributes below `torch.backends`; the first forbids setting the others. The older names of a switch come before the
-# newer ones, which they set too.
+# Attributes below `torch.backends`. The older names of a switch come before the newer ones, which they set too.
 SWITCHES = (
-    *("__allow_nonbracketed_mutation_flag", "cudnn.enabled", "cudnn.benchmark", "cudnn.deterministic"),
+    *("cudnn.enabled", "cudnn.benchmark", "cudnn.deterministic"),
     *("cudnn.allow_tf32", "cuda.matmul.allow_tf32", "mkldnn.enabled", "mkldnn.deterministic", "mkldnn.allow_tf32"),
     *("cuda.matmul.allow_fp16_reduced_precision_reduction", "cuda.matmul.allow_bf16_reduced_precision_reduction"),
     *("fp32_precision", "cuda.matmul.fp32_precision", "cudnn.conv.fp32_precision", "cudnn.rnn.fp32_precision"),
@@ -79,6 +78,7 @@ def _is(read: Callable[[], Any], value: Any) -> bool:
 def _settings() -> tuple[Setting, ...]:
     """All that is restored; modes come last, since a default device is one of them."""
     return (
+        (torch.backends.flags_frozen, _freeze_switches),  # first, since it forbids the others
         *(_switch(path) for path in SWITCHES if _has_switch(path)),
         *_torch_settings(),
         *_process_settings(),
@@ -86,6 +86,11 @@ def _settings() -> tuple[Setting, ...]:
         *_random_states(),
         *_torch_modes(),
     )
+
+
+def _freeze_switches(frozen: bool) -> None:
+    """What torch offers only the one way."""
+    torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = not frozen
 
 
 def _owner(path: str) -> Any:

@@ -86,6 +86,7 @@ def test_global_state_is_restored_after(deed):
         DEEDS[deed]()
         assert _state() != within, "the deed does nothing, so restoring it proves nothing"
     assert _state() == before
+    torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark  # which nobody has forbidden
     after = torch.get_rng_state(), random.getstate(), np.random.get_state()[1]
     assert torch.equal(after[0], random_before[0]) and after[1] == random_before[1]
     assert np.array_equal(after[2], random_before[2])
