@@ -3,10 +3,13 @@
 import errno
 import json
 import os
+import re
 import socket
+import sys
 import tempfile
+import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -17,8 +20,16 @@ from filelock import FileLock, Timeout
 
 from oodbench.errors import UserError
 
+if sys.platform != "win32":
+    import fcntl
+
 # What file systems answer that have no locks: Lustre without `flock`, NFS without its lock service, some of FUSE.
 UNLOCKABLE = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
+
+# A temporary file names the file it becomes and the host that writes it.
+HOST = re.sub(r"[^A-Za-z0-9-]", "_", socket.gethostname())[:40]
+TEMPORARY = re.compile(r"\..{1,40}\.oodbench-([A-Za-z0-9_-]{0,40})\.[a-z0-9_]{8}\.tmp", re.DOTALL)
+DAY = 86_400  # seconds
 
 
 class CannotWrite(UserError):
@@ -44,19 +55,96 @@ class Holder:
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Let `write` fill a file that appears under its name only when complete and on disk."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".tmp")
+    with _cannot_write(path):
         try:
-            with os.fdopen(handle, "wb") as file:
-                write(file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(name, 0o666 & ~_umask())
-            os.replace(name, path)
-        except BaseException:
+            _write_once(path, write)
+        except FileNotFoundError:  # the temporary file was swept in a moment when nothing said whose it is
+            _write_once(path, write)
+
+
+def check_writable(folder: Path) -> None:
+    """Make the folder if need be, and a file in it that is gone again."""
+    path = folder / ".writable"
+    with _cannot_write(path), _temporary(path):
+        pass
+
+
+def sweep(paths: Iterable[Path]) -> None:
+    """Delete, of these files, what killed processes left: temporary files and notes of who holds a lock.
+
+    A temporary file is locked while a process writes it. Some network file systems have locks that count on one host
+    alone, so files of other hosts stay for a day; where there are no locks, all stay.
+    """
+    for path in paths:
+        ours, lock = TEMPORARY.fullmatch(path.name), path.with_name(path.name[1:].removesuffix(".holder"))
+        with suppress(OSError):  # gone meanwhile, or not ours to delete
+            if ours and (ours[1] == HOST or time.time() - path.stat().st_mtime > DAY):
+                _delete_abandoned(path)
+            elif path == _note(lock) and lock.suffix == ".lock" and lock.exists():
+                with locked(lock, wait=False):  # whoever can take the lock deletes the note when letting go
+                    pass
+
+
+def _delete_abandoned(path: Path) -> None:
+    with open(path, "rb+") as file:
+        if not _hold(file):
+            return
+        if os.name != "nt":
+            path.unlink()
+    if os.name == "nt":  # which deletes no file that anybody has open
+        path.unlink()
+
+
+def _write_once(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    with _temporary(path) as (file, name):
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+        if os.name == "nt":  # which renames no open file; elsewhere it is held until it has its name
+            file.close()
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    _sync_folder(path.parent)
+
+
+@contextmanager
+def _temporary(path: Path) -> Iterator[tuple[IO[bytes], str]]:
+    """A file beside `path` and its name: held while inside, gone afterwards unless it was renamed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.oodbench-{HOST}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            _hold(file)
+            yield file, name
+    finally:
+        with suppress(FileNotFoundError):
             os.unlink(name)
-            raise
+
+
+def _hold(file: IO[bytes]) -> bool:
+    """Lock an open file until it is closed; False if another process has it or the file system has no locks."""
+    if sys.platform != "win32":  # where to have a file open is to hold it
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+    return True
+
+
+def _sync_folder(folder: Path) -> None:
+    """Bring a new name in a folder to disk, where a folder can be opened and synced."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def _cannot_write(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, RuntimeError) as error:
         cause = error if isinstance(error, OSError) else error.__context__  # torch.save hides a full disk in its own
         if not isinstance(cause, OSError):

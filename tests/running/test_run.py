@@ -30,6 +30,7 @@ from oodbench.results.result import read, read_scores
 
 METHODS = "msp,knn,scone"  # a training that two share, and one that starts from it
 CELLS = 3
+TEMPORARY = f".seed0-12345678.json.oodbench-{files.HOST}.abcd_123.tmp"
 
 # A server that has imported torch forks the processes below in milliseconds; they share nothing else.
 processes = multiprocessing.get_context("forkserver")
@@ -355,6 +356,21 @@ def test_stray_temporary_files_do_not_matter(whole, tmp_path, capsys):
     told = capsys.readouterr()
     assert "nothing to do" in told.out and not told.err
     assert outcome(folder) == outcome(whole)
+
+
+def test_what_killed_processes_left_is_swept_by_the_next_run(whole, tmp_path, monkeypatch):
+    monkeypatch.setenv("OODBENCH_DATA", str(tmp_path / "data"))
+    folder = copy(whole, tmp_path / "results")
+    (tmp_path / "data" / "kept").mkdir(parents=True)
+    (folder / "outputs").mkdir()
+    lock = next((folder / "weights").glob("*.lock"))
+    left = [lock.with_name(f".{lock.name}.holder"), tmp_path / "data" / "kept" / TEMPORARY]
+    left += [place / TEMPORARY for place in [folder, *(p for p in folder.rglob("*") if p.is_dir())]]
+    for path in left:
+        path.write_bytes(b"half")
+    assert len(left) == 10 and main(command(folder)) == 0
+    assert not [path for path in left if path.exists()]
+    assert outcome(folder) == outcome(whole) and visible_files(folder) == visible_files(whole)
 
 
 def flip_a_bit(data):
