@@ -52,14 +52,40 @@ class Holder:
     pid: int
     started: str  # when it took the lock: UTC, ISO 8601
 
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
 
-def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Let `write` fill a file that appears under its name only when complete and on disk."""
+    @property
+    def is_here(self) -> bool:
+        return self.host == socket.gethostname()
+
+    def since(self) -> str:
+        """When it took the lock, for people: a time of day here, and how long ago."""
+        try:
+            started = datetime.fromisoformat(self.started).astimezone()
+        except (ValueError, OverflowError, OSError):  # a note that another program wrote
+            return self.started
+        now = datetime.now().astimezone()
+        minutes = max(0, round((now - started).total_seconds() / 60))
+        ago = f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"
+        return f"{started:{'%H:%M' if started.date() == now.date() else '%Y-%m-%d %H:%M'}} ({ago} ago)"
+
+
+Listener = Callable[[Holder | None], object]  # hears who holds what one waits for, where that is known
+
+
+def write_atomically(path: Path, write: Callable[[IO[bytes]], object], followed: bool = False) -> None:
+    """Let `write` fill a file that appears under its name only when complete and on disk.
+
+    If it is followed by another in the same folder, its name is brought to disk with that one's.
+    """
     with _cannot_write(path):
         try:
             _write_once(path, write)
         except FileNotFoundError:  # the temporary file was swept in a moment when nothing said whose it is
             _write_once(path, write)
+        if not followed:
+            _sync_folder(path.parent)
 
 
 def check_writable(folder: Path) -> None:
@@ -104,7 +130,6 @@ def _write_once(path: Path, write: Callable[[IO[bytes]], object]) -> None:
             file.close()
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, path)
-    _sync_folder(path.parent)
 
 
 @contextmanager
@@ -154,8 +179,8 @@ def _cannot_write(path: Path) -> Iterator[None]:
         ) from None
 
 
-def write_text(path: Path, text: str) -> None:
-    write_atomically(path, lambda file: file.write(text.encode()))
+def write_text(path: Path, text: str, followed: bool = False) -> None:
+    write_atomically(path, lambda file: file.write(text.encode()), followed)
 
 
 def _umask() -> int:
@@ -165,15 +190,15 @@ def _umask() -> int:
 
 
 @contextmanager
-def claim(path: Path, wait: bool) -> Iterator[bool]:
+def claim(path: Path, wait: bool, waiting: Listener | None = None) -> Iterator[bool]:
     """Hold `path` while inside, so that processes that share a folder divide the work; False if another holds it.
 
     The system lets go when the process ends, however it ends. Where the file system has no locks the claim is granted
-    with a `NoLocksWarning`, once for each folder.
+    with a `NoLocksWarning`, once for each folder. While one waits, `waiting` is called now and then.
     """
     with ExitStack() as held:
         try:
-            mine = held.enter_context(locked(path, wait))
+            mine = held.enter_context(locked(path, wait, waiting))
         except NoLocks:
             warnings.warn(
                 f"the file system of '{path.parent}' has no locks, so processes that share this folder would do the "
@@ -190,7 +215,7 @@ def claim(path: Path, wait: bool) -> Iterator[bool]:
 
 
 @contextmanager
-def locked(path: Path, wait: bool) -> Iterator[bool]:
+def locked(path: Path, wait: bool, waiting: Listener | None = None) -> Iterator[bool]:
     """The lock alone: False if another holds it, `NoLocks` where there is none, any other OSError as it is.
 
     Its folder is made if need be. While it is held, a file beside it says by whom, for `holder`; not the file itself,
@@ -198,7 +223,7 @@ def locked(path: Path, wait: bool) -> Iterator[bool]:
     """
     lock = FileLock(path, fallback_to_soft=False)  # a soft lock would outlive a process that is killed
     try:
-        lock.acquire(blocking=wait)
+        lock.acquire(blocking=wait, cancel_check=_telling(path, waiting) if waiting else None)
     except Timeout:
         pass
     except OSError as error:
@@ -220,17 +245,40 @@ def locked(path: Path, wait: bool) -> Iterator[bool]:
             lock.release()
 
 
+def _telling(path: Path, waiting: Listener) -> Callable[[], bool]:
+    """Called at every look at a lock; tells who has it after a second, after a minute, and each time after twice that.
+
+    It never says that one should give up.
+    """
+    began, due = time.monotonic(), 1.0
+
+    def look() -> bool:
+        nonlocal due
+        if time.monotonic() - began >= due:
+            due = max(60.0, 2 * due)
+            waiting(_noted(path))
+        return False
+
+    return look
+
+
 def holder(path: Path) -> Holder | None:
     """Who holds a lock; None if nobody does, or if what the holder wrote cannot be read."""
-    try:
-        noted = Holder(**json.loads(_note(path).read_bytes()))
-        if [type(value) for value in vars(noted).values()] != [str, int, str] or not path.exists():
-            return None
-    except (OSError, ValueError, TypeError, RecursionError):
+    noted = _noted(path)
+    if noted is None or not path.exists():
         return None
     with suppress(OSError), locked(path, wait=False) as free:  # what cannot be tried is believed
         return None if free else noted  # a process that was killed leaves its note behind
     return noted
+
+
+def _noted(path: Path) -> Holder | None:
+    """Who wrote that it holds a lock; it may have been killed since."""
+    try:
+        noted = Holder(**json.loads(_note(path).read_bytes()))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+    return noted if [type(value) for value in vars(noted).values()] == [str, int, str] else None
 
 
 def _note(path: Path) -> Path:

@@ -150,8 +150,9 @@ def test_a_file_and_then_its_name_are_brought_to_disk(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", syncing)
     monkeypatch.setattr(os, "replace", renaming)
-    write_text(tmp_path / "deep" / "x", "")
-    assert steps == ["file", "name", "folder"]
+    write_text(tmp_path / "deep" / "x", "", followed=True)
+    write_text(tmp_path / "deep" / "y", "")
+    assert steps == ["file", "name", "file", "name", "folder"]
 
 
 def test_a_folder_that_cannot_be_synced_is_no_failure(tmp_path, monkeypatch):

@@ -28,7 +28,7 @@ def execute(plan: Plan, device: torch.device, reporter: Reporter) -> list[Result
     check_writable(plan.folder)
     remember(plan.request)
     asked = plan.request
-    options = Options(asked.compile, asked.deterministic, asked.keep_outputs)
+    options = Options(asked.compile, asked.deterministic, asked.keep_outputs, asked.take_over)
     waiting = _steps(plan, asked.force)
     numbers = {training.key: number for number, (training, *_) in enumerate(waiting, start=1)}
     at = Workplace(plan.folder, device, reporter, options, asked.force, numbers)
