@@ -29,3 +29,11 @@ def test_only_what_stands_between_the_marks_is_written_anew(script):
     soak = script("soak")
     page = f"before\n{soak.BEGIN}\nold\n{soak.END}\nafter\n"
     assert soak.between_marks(page, "new") == f"before\n{soak.BEGIN}\nnew\n{soak.END}\nafter\n"
+
+
+def test_runs_that_are_killed_end_as_if_nothing_had_happened(script, tmp_path):
+    trials = list(script("kills").campaign(2, seed=3, folder=tmp_path))
+    assert [(trial.kind, trial.problem) for trial in trials] == [
+        ("killed at a random moment", None),
+        ("killed while a temporary file was open", None),
+    ]
