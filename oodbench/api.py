@@ -45,6 +45,7 @@ def run(
     save_splits: bool = False,
     offline: bool = False,
     available: bool = False,
+    take_over: bool = False,
 ) -> "list[Result]":
     """What `oodbench run` does, silently: fetches and runs what is missing and returns the result of every cell.
 

@@ -3,10 +3,13 @@
 import errno
 import json
 import os
+import re
 import socket
+import sys
 import tempfile
+import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -17,8 +20,16 @@ from filelock import FileLock, Timeout
 
 from oodbench.errors import UserError
 
+if sys.platform != "win32":
+    import fcntl
+
 # What file systems answer that have no locks: Lustre without `flock`, NFS without its lock service, some of FUSE.
 UNLOCKABLE = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
+
+# A temporary file names the file it becomes and the host that writes it.
+HOST = re.sub(r"[^A-Za-z0-9-]", "_", socket.gethostname())[:40]
+TEMPORARY = re.compile(r"\..{1,40}\.oodbench-([A-Za-z0-9_-]{0,40})\.[a-z0-9_]{8}\.tmp", re.DOTALL)
+DAY = 86_400  # seconds
 
 
 class CannotWrite(UserError):
@@ -41,22 +52,126 @@ class Holder:
     pid: int
     started: str  # when it took the lock: UTC, ISO 8601
 
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
 
-def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Let `write` fill a file that appears under its name only when complete and on disk."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".tmp")
+    @property
+    def is_here(self) -> bool:
+        return self.host == socket.gethostname()
+
+    def since(self) -> str:
+        """When it took the lock, for people: a time of day here, and how long ago."""
         try:
-            with os.fdopen(handle, "wb") as file:
-                write(file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(name, 0o666 & ~umask())
-            os.replace(name, path)
-        except BaseException:
+            started = datetime.fromisoformat(self.started).astimezone()
+        except (ValueError, OverflowError, OSError):  # a note that another program wrote
+            return self.started
+        now = datetime.now().astimezone()
+        minutes = max(0, round((now - started).total_seconds() / 60))
+        ago = f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"
+        return f"{started:{'%H:%M' if started.date() == now.date() else '%Y-%m-%d %H:%M'}} ({ago} ago)"
+
+
+Listener = Callable[[Holder | None], object]  # hears who holds what one waits for, where that is known
+
+
+def write_atomically(path: Path, write: Callable[[IO[bytes]], object], followed: bool = False) -> None:
+    """Let `write` fill a file that appears under its name only when complete and on disk.
+
+    If it is followed by another in the same folder, its name is brought to disk with that one's.
+    """
+    with _cannot_write(path):
+        if path.exists() and not path.is_file():
+            raise OSError(errno.EINVAL, "it is not a regular file")  # a device, say, which would be replaced
+        try:
+            _write_once(path, write)
+        except FileNotFoundError:  # the temporary file was swept in a moment when nothing said whose it is
+            _write_once(path, write)
+        if not followed:
+            _sync_folder(path.parent)
+
+
+def check_writable(folder: Path) -> None:
+    """Make the folder if need be, and a file in it that is gone again."""
+    path = folder / ".writable"
+    with _cannot_write(path), _temporary(path):
+        pass
+
+
+def sweep(paths: Iterable[Path]) -> None:
+    """Delete, of these files, what killed processes left: temporary files and notes of who holds a lock.
+
+    A temporary file is locked while a process writes it. Some network file systems have locks that count on one host
+    alone, so files of other hosts stay for a day; where there are no locks, all stay.
+    """
+    for path in paths:
+        ours, lock = TEMPORARY.fullmatch(path.name), path.with_name(path.name[1:].removesuffix(".holder"))
+        with suppress(OSError):  # gone meanwhile, or not ours to delete
+            if ours and (ours[1] == HOST or time.time() - path.stat().st_mtime > DAY):
+                _delete_abandoned(path)
+            elif path == _note(lock) and lock.suffix == ".lock" and lock.exists():
+                with locked(lock, wait=False):  # whoever can take the lock deletes the note when letting go
+                    pass
+
+
+def _delete_abandoned(path: Path) -> None:
+    with open(path, "rb+") as file:
+        if not _hold(file):
+            return
+        if os.name != "nt":
+            path.unlink()
+    if os.name == "nt":  # which deletes no file that anybody has open
+        path.unlink()
+
+
+def _write_once(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    with _temporary(path) as (file, name):
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+        if os.name == "nt":  # which renames no open file; elsewhere it is held until it has its name
+            file.close()
+        os.chmod(name, 0o666 & ~umask())
+        os.replace(name, path)
+
+
+@contextmanager
+def _temporary(path: Path) -> Iterator[tuple[IO[bytes], str]]:
+    """A file beside `path` and its name: held while inside, gone afterwards unless it was renamed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.oodbench-{HOST}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            _hold(file)
+            yield file, name
+    finally:
+        with suppress(FileNotFoundError):
             os.unlink(name)
-            raise
+
+
+def _hold(file: IO[bytes]) -> bool:
+    """Lock an open file until it is closed; False if another process has it or the file system has no locks."""
+    if sys.platform != "win32":  # where to have a file open is to hold it
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+    return True
+
+
+def _sync_folder(folder: Path) -> None:
+    """Bring a new name in a folder to disk, where a folder can be opened and synced."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def _cannot_write(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, RuntimeError) as error:
         cause = error if isinstance(error, OSError) else error.__context__  # torch.save hides a full disk in its own
         if not isinstance(cause, OSError):
@@ -66,8 +181,8 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         ) from None
 
 
-def write_text(path: Path, text: str) -> None:
-    write_atomically(path, lambda file: file.write(text.encode()))
+def write_text(path: Path, text: str, followed: bool = False) -> None:
+    write_atomically(path, lambda file: file.write(text.encode()), followed)
 
 
 def umask() -> int:
@@ -78,15 +193,15 @@ def umask() -> int:
 
 
 @contextmanager
-def claim(path: Path, wait: bool) -> Iterator[bool]:
+def claim(path: Path, wait: bool, waiting: Listener | None = None) -> Iterator[bool]:
     """Hold `path` while inside, so that processes that share a folder divide the work; False if another holds it.
 
     The system lets go when the process ends, however it ends. Where the file system has no locks the claim is granted
-    with a `NoLocksWarning`, once for each folder.
+    with a `NoLocksWarning`, once for each folder. While one waits, `waiting` is called now and then.
     """
     with ExitStack() as held:
         try:
-            mine = held.enter_context(locked(path, wait))
+            mine = held.enter_context(locked(path, wait, waiting))
         except NoLocks:
             warnings.warn(
                 f"the file system of '{path.parent}' has no locks, so processes that share this folder would do the "
@@ -103,7 +218,7 @@ def claim(path: Path, wait: bool) -> Iterator[bool]:
 
 
 @contextmanager
-def locked(path: Path, wait: bool) -> Iterator[bool]:
+def locked(path: Path, wait: bool, waiting: Listener | None = None) -> Iterator[bool]:
     """The lock alone: False if another holds it, `NoLocks` where there is none, any other OSError as it is.
 
     Its folder is made if need be. While it is held, a file beside it says by whom, for `holder`; not the file itself,
@@ -111,7 +226,7 @@ def locked(path: Path, wait: bool) -> Iterator[bool]:
     """
     lock = FileLock(path, fallback_to_soft=False)  # a soft lock would outlive a process that is killed
     try:
-        lock.acquire(blocking=wait)
+        lock.acquire(blocking=wait, cancel_check=_telling(path, waiting) if waiting else None)
     except Timeout:
         pass
     except OSError as error:
@@ -133,17 +248,40 @@ def locked(path: Path, wait: bool) -> Iterator[bool]:
             lock.release()
 
 
+def _telling(path: Path, waiting: Listener) -> Callable[[], bool]:
+    """Called at every look at a lock; tells who has it after a second, after a minute, and each time after twice that.
+
+    It never says that one should give up.
+    """
+    began, due = time.monotonic(), 1.0
+
+    def look() -> bool:
+        nonlocal due
+        if time.monotonic() - began >= due:
+            due = max(60.0, 2 * due)
+            waiting(_noted(path))
+        return False
+
+    return look
+
+
 def holder(path: Path) -> Holder | None:
     """Who holds a lock; None if nobody does, or if what the holder wrote cannot be read."""
-    try:
-        noted = Holder(**json.loads(_note(path).read_bytes()))
-        if [type(value) for value in vars(noted).values()] != [str, int, str] or not path.exists():
-            return None
-    except (OSError, ValueError, TypeError, RecursionError):
+    noted = _noted(path)
+    if noted is None or not path.exists():
         return None
     with suppress(OSError), locked(path, wait=False) as free:  # what cannot be tried is believed
         return None if free else noted  # a process that was killed leaves its note behind
     return noted
+
+
+def _noted(path: Path) -> Holder | None:
+    """Who wrote that it holds a lock; it may have been killed since."""
+    try:
+        noted = Holder(**json.loads(_note(path).read_bytes()))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+    return noted if [type(value) for value in vars(noted).values()] == [str, int, str] else None
 
 
 def _note(path: Path) -> Path:

@@ -147,3 +147,41 @@ def test_what_goes_wrong_inside_a_claim_is_not_taken_for_its_own_failure(tmp_pat
     with pytest.raises(FileNotFoundError), claim(tmp_path / "x.lock", wait=False):
         (tmp_path / "missing").read_bytes()
     assert mine(tmp_path / "x.lock")
+
+
+def test_who_waits_hears_for_whom_after_a_second_and_then_ever_more_rarely(tmp_path, monkeypatch):
+    times = iter([0, 0.9, 1, 59, 60, 119, 120, 200, 240])
+    monkeypatch.setattr(files.time, "monotonic", lambda: next(times))
+    (tmp_path / ".x.lock.holder").write_text(json.dumps({"host": "there", "pid": 7, "started": "today"}))
+    heard = []
+    look = files._telling(tmp_path / "x.lock", heard.append)
+    assert [(look(), len(heard)) for _ in range(8)] == [(False, n) for n in (0, 1, 1, 2, 2, 3, 3, 4)]
+    assert heard == [Holder("there", 7, "today")] * 4
+
+
+def test_a_holder_says_who_it_is_and_since_when():
+    now = datetime.now(timezone.utc)
+    assert str(Holder("there", 7, "today")) == "process 7 on there"
+    assert Holder("there", 7, "yesterday").since() == "yesterday"
+    for ago, words in (
+        (timedelta(seconds=20), "0 min"),
+        (timedelta(minutes=119), "119 min"),
+        (timedelta(hours=50), "50 h"),
+    ):
+        started = now - ago
+        day = "" if started.astimezone().date() == now.astimezone().date() else f"{started.astimezone():%Y-%m-%d} "
+        assert Holder("there", 7, started.isoformat()).since() == f"{day}{started.astimezone():%H:%M} ({words} ago)"
+    assert Holder("there", 7, (now + timedelta(hours=1)).isoformat()).since().endswith("(0 min ago)")
+    assert Holder(socket.gethostname(), 7, "").is_here and not Holder("there", 7, "").is_here
+
+
+def test_a_claim_that_waits_tells_who_has_it(tmp_path):
+    with another_process(tmp_path / "x.lock") as process:
+        heard = []
+
+        def end_it(other):
+            heard.append(other.pid)
+            process.kill()
+
+        with claim(tmp_path / "x.lock", wait=True, waiting=end_it) as granted:
+            assert granted and heard == [process.pid]

@@ -66,3 +66,11 @@ def test_a_reader_that_breaks_in_any_way_is_a_problem_of_its_file(script, tmp_pa
     assert problems["raises"] == "KeyError: 'x'" and problems["dies"] == "the process ended (-9)"
     assert problems["writes"].startswith("wrote outside") and problems["refuses at length"].startswith("refused in 2 l")
     assert problems["refuses"] is problems["reads"] is None and re.fullmatch(r"took \d+ MB", problems["grows"])
+
+
+def test_runs_that_are_killed_end_as_if_nothing_had_happened(script, tmp_path):
+    trials = list(script("kills").campaign(2, seed=3, folder=tmp_path))
+    assert [(trial.kind, trial.problem) for trial in trials] == [
+        ("killed at a random moment", None),
+        ("killed while a temporary file was open", None),
+    ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from oodbench.data.availability import Listener
 from oodbench.report import tables
 from oodbench.results.metrics import METRICS
+from oodbench.running.reporting import training_name as training_name
 
 if TYPE_CHECKING:
     from oodbench.learning.loop import Progress
@@ -38,14 +39,6 @@ def _nothing(have: int, whole: int | None) -> None: ...
 def _downloaded(have: int, whole: int | None) -> None:
     share = f" of {whole / 1e6:,.0f} MB ({100 * have / whole:.0f} %)" if whole else " MB"
     print(f"\r  {have / 1e6:,.0f}{share}", end="\n" if have == whole else "", flush=True)
-
-
-def training_name(training: "Training") -> str:
-    words = [training.trainer.label]
-    if training.setting is not None:
-        words.append(training.suite.setting_name(training.setting))
-    words.append(f"seed {training.seed}")
-    return ", ".join(words if training.draw is None else [*words, str(training.draw)])
 
 
 def duration(seconds: float) -> str:

@@ -112,6 +112,11 @@ def _add_how(how: argparse._ArgumentGroup) -> None:
     how.add_argument("--save-splits", action="store_true", help="write which rows play which part beside the results")
     how.add_argument("--dry-run", action="store_true", help="print the plan and the time it will take, run nothing")
     how.add_argument("--force", action="store_true", help="run again what is done already")
+    how.add_argument(
+        "--take-over",
+        action="store_true",
+        help="for a process that hangs: do not wait for what other processes in DIR hold, do it here too, last",
+    )
 
 
 def _requests(given: argparse.Namespace) -> list[Request]:

@@ -15,7 +15,7 @@ from typing import IO
 
 import numpy as np
 
-from oodbench import digests
+from oodbench import digests, files
 from oodbench.errors import UserError
 from oodbench.files import NoLocks, locked, write_atomically
 
@@ -231,6 +231,14 @@ def _new_folder(home: Path, held: ExitStack) -> Path:
             continue
         if mine and work.exists():
             return work
+
+
+def sweep() -> None:
+    """Delete what killed processes left in the data folder."""
+    with suppress(UserError, OSError):  # a folder that cannot be named or read holds nothing of ours
+        home = data_folder()
+        _sweep(home)
+        files.sweep(path for pattern in (".*", "*/.*") for path in home.glob(pattern))
 
 
 def _sweep(home: Path) -> None:

@@ -248,9 +248,9 @@ def write(result: Result, path: Path, scores: dict[str, Scored], log: list[dict[
             for name, array in vars(s).items()
             if array is not None
         }
-        write_atomically(path.with_suffix(".npz"), lambda file: np.savez_compressed(file, **arrays))
+        write_atomically(path.with_suffix(".npz"), lambda file: np.savez_compressed(file, **arrays), followed=True)
     if log:
-        write_text(path.with_suffix(".jsonl"), "".join(json.dumps(record) + "\n" for record in log))
+        write_text(path.with_suffix(".jsonl"), "".join(json.dumps(record) + "\n" for record in log), followed=True)
     write_text(path, as_json(result))
 
 

@@ -1,8 +1,10 @@
-"""Who hears how a run goes. Imports no torch."""
+"""Who hears how a run goes, and what of it is told in words. Imports no torch."""
 
+import os
 from typing import TYPE_CHECKING, Protocol
 
 from oodbench.data import availability
+from oodbench.files import Holder
 from oodbench.results.result import Result
 
 if TYPE_CHECKING:
@@ -30,3 +32,21 @@ class Silent:
     def training(self, training: "Training", number: int, count: int) -> None: ...
     def progress(self, progress: "Progress") -> None: ...
     def result(self, result: Result) -> None: ...
+
+
+def training_name(training: "Training") -> str:
+    words = [training.trainer.label]
+    if training.setting is not None:
+        words.append(training.suite.setting_name(training.setting))
+    words.append(f"seed {training.seed}")
+    return ", ".join(words if training.draw is None else [*words, str(training.draw)])
+
+
+def waiting_for(holder: Holder | None, training: "Training") -> str:
+    """For whom a run waits, and what to do about a process that hangs."""
+    end_it = f"end it with `kill {holder.pid}`" if holder and holder.is_here and os.name != "nt" else "end it"
+    since = f" since {holder.since()}" if holder else ""
+    return (
+        f"waiting for {holder or 'another process'}, which holds {training_name(training)}{since}; if it hangs, "
+        f"{end_it}, or repeat this command with --take-over"
+    )

@@ -51,6 +51,7 @@ class Request:
     offline: bool = False
     available: bool = False  # leave out settings whose data is missing
     force: bool = False
+    take_over: bool = False  # instead of waiting for another process, do what it holds here too
 
     def __post_init__(self) -> None:
         if self.settings and (self.semantic or self.covariate):
@@ -220,7 +221,9 @@ REQUESTS = "requests"  # the folder inside a results folder that holds what was 
 
 def remember(asked: Request) -> None:
     """Write a request into its results folder, so that others can tell what is left of it."""
-    plain = replace(asked, results="results", force=False, device="auto")  # where and how it ran is not what was asked
+    plain = replace(
+        asked, results="results", force=False, take_over=False, device="auto"
+    )  # where and how it ran is not what was asked
     name = f"{Path(asked.suite).stem}-{digests.of_values(as_values(plain))[:8]}.yaml"
     path = asked.folder / REQUESTS / name
     if not path.exists():

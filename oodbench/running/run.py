@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from oodbench.data import availability
+from oodbench import files
+from oodbench.data import availability, store
 from oodbench.errors import UserError
 from oodbench.results.rescore import NotRescored, is_current, rescore
 from oodbench.results.result import Result, read
@@ -59,6 +61,7 @@ def check_device(planned: Plan) -> "torch.device":
 def carry_out(planned: Plan, reporter: Reporter) -> list[Result]:
     """Run what is still to do; the new results."""
     asked = planned.request
+    _sweep(planned)
     if planned.todo:
         device = check_device(planned)
         from oodbench.running.engines import local
@@ -78,6 +81,15 @@ def carry_out(planned: Plan, reporter: Reporter) -> list[Result]:
 
         execution.write_splits(planned)
     return new
+
+
+def _sweep(planned: Plan) -> None:
+    """Delete what killed runs of this suite left in the results folder, and any process in the data folder."""
+    store.sweep()
+    home, suite = planned.folder, planned.folder / planned.suite.label
+    with suppress(OSError):  # a folder that nobody may list
+        for folder, pattern in ((home, ".*"), (home, "*/.*"), (suite, "*/.*"), (suite, "*/*/.*")):
+            files.sweep(folder.glob(pattern))
 
 
 def _rescore(planned: Plan, reporter: Reporter) -> None:

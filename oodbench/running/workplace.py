@@ -9,13 +9,13 @@ import torch
 
 from oodbench.config.suite import Setting, Suite
 from oodbench.data.parts import Parts, build_parts
-from oodbench.files import claim
+from oodbench.files import Holder, claim, holder
 from oodbench.learning import precision
 from oodbench.learning.evaluation import Evaluation
 from oodbench.learning.isolation import State
 from oodbench.learning.loop import Failed
 from oodbench.running.cells import Training
-from oodbench.running.reporting import Reporter, Silent
+from oodbench.running.reporting import Reporter, Silent, training_name, waiting_for
 from oodbench.running.trained import Trained, weights_file
 
 
@@ -26,6 +26,7 @@ class Options:
     compile: bool = False  # the network's body, on a GPU; on a CPU it would only cost
     deterministic: bool = False
     keep_outputs: bool = False  # features and logits of every pass on disk, and read from there
+    take_over: bool = False  # instead of waiting for another process, do what it holds here too
 
 
 @dataclass
@@ -75,11 +76,22 @@ class Workplace:
 
     @contextmanager
     def claim(self, training: Training, wait: bool = True) -> Iterator[bool]:
-        """Hold a training among processes that share the folder; False if another has it. Here it may be held twice."""
+        """Hold a training among processes that share the folder; False if another has it. Here it may be held twice.
+
+        Two processes that do the same only waste time: files appear whole, and both write the same into them.
+        """
         if training.key in self._claimed:
             yield True
             return
-        with claim(weights_file(training.key, self.folder, "lock"), wait) as mine:
+        lock = weights_file(training.key, self.folder, "lock")
+
+        def waiting(other: Holder | None) -> None:
+            self.reporter.note(waiting_for(other, training))
+
+        with claim(lock, wait and not self.options.take_over, waiting) as mine:
+            if wait and not mine:
+                self.reporter.note(f"taking over {training_name(training)} from {holder(lock) or 'another process'}")
+                mine = True
             if mine:
                 self._claimed.add(training.key)
             try:

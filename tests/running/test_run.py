@@ -9,6 +9,7 @@ import random
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -30,6 +31,7 @@ from oodbench.results.result import read, read_scores
 
 METHODS = "msp,knn,scone"  # a training that two share, and one that starts from it
 CELLS = 3
+TEMPORARY = f".seed0-12345678.json.oodbench-{files.HOST}.abcd_123.tmp"
 
 # A server that has imported torch forks the processes below in milliseconds; they share nothing else.
 processes = multiprocessing.get_context("forkserver")
@@ -357,6 +359,21 @@ def test_stray_temporary_files_do_not_matter(whole, tmp_path, capsys):
     assert outcome(folder) == outcome(whole)
 
 
+def test_what_killed_processes_left_is_swept_by_the_next_run(whole, tmp_path, monkeypatch):
+    monkeypatch.setenv("OODBENCH_DATA", str(tmp_path / "data"))
+    folder = copy(whole, tmp_path / "results")
+    (tmp_path / "data" / "kept").mkdir(parents=True)
+    (folder / "outputs").mkdir()
+    lock = next((folder / "weights").glob("*.lock"))
+    left = [lock.with_name(f".{lock.name}.holder"), tmp_path / "data" / "kept" / TEMPORARY]
+    left += [place / TEMPORARY for place in [folder, *(p for p in folder.rglob("*") if p.is_dir())]]
+    for path in left:
+        path.write_bytes(b"half")
+    assert len(left) == 10 and main(command(folder)) == 0
+    assert not [path for path in left if path.exists()]
+    assert outcome(folder) == outcome(whole) and visible_files(folder) == visible_files(whole)
+
+
 def flip_a_bit(data):
     middle = len(data) // 2  # within a tensor: the pickle comes first and the directory last
     return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
@@ -449,6 +466,43 @@ def test_a_process_goes_on_when_the_one_it_waits_for_is_killed(tmp_path):
     second.join(60)
     assert second.exitcode == 0
     assert trainings((tmp_path / "second").read_text()) == ["erm, seed 0"]
+
+
+@pytest.fixture
+def held(whole, tmp_path):
+    """A results folder whose one training of msp this process holds and never does."""
+    (training,) = {read(path).training for path in whole.rglob("msp/*.json")}
+    with files.claim(tmp_path / "results" / "weights" / f"{training}.lock", wait=False) as granted:
+        assert granted
+        yield tmp_path / "results"
+
+
+def test_a_run_says_for_whom_it_waits_and_can_be_interrupted(held, tmp_path):
+    process = start(command(held, methods="msp"), tmp_path / "out")
+    while "waiting" not in ((tmp_path / "out").read_text() if (tmp_path / "out").exists() else ""):
+        assert process.is_alive()
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGINT)
+    process.join(60)
+    output = (tmp_path / "out").read_text()
+    assert process.exitcode == 130 and output.endswith("interrupted; the same command goes on where it stopped\n")
+    (line,) = [line for line in output.splitlines() if line.startswith("waiting")]
+    me = f"process {os.getpid()} on {socket.gethostname()}"
+    assert re.fullmatch(
+        rf"waiting for {me}, which holds erm, seed 0 since (\S+ )?\d\d:\d\d \(0 min ago\); if it hangs, "
+        rf"end it with `kill {os.getpid()}`, or repeat this command with --take-over",
+        line,
+    )
+
+
+def test_what_a_process_holds_that_hangs_is_taken_over_after_all_else(held, whole, tmp_path):
+    status, output = run(command(held, "--seeds", "0,1", "--take-over", methods="msp"), tmp_path / "out")
+    assert status == 0 and trainings(output) == ["erm, seed 1", "erm, seed 0"]
+    assert f"taking over erm, seed 0 from process {os.getpid()} on {socket.gethostname()}\n" in output
+    done = {name: values for name, values in outcome(whole).items() if "/msp/" in name}
+    assert done and all(outcome(held)[name] == values for name, values in done.items())
+    (asked,) = (held / "requests").iterdir()
+    assert "take_over" not in asked.read_text()  # how it ran is not what was asked
 
 
 def test_other_seeds_give_other_numbers(tmp_path):

@@ -3,14 +3,13 @@
 Any number of such processes may share a results folder; what one has claimed the others leave to it.
 """
 
-import os
 from contextlib import suppress
 from pathlib import Path
 
 import torch
 
 from oodbench.config.suite import Setting
-from oodbench.files import write_atomically
+from oodbench.files import check_writable
 from oodbench.learning.loop import Failed
 from oodbench.results.result import Result
 from oodbench.running import preflight
@@ -26,10 +25,10 @@ from oodbench.running.workplace import Options, Workplace
 def execute(plan: Plan, device: torch.device, reporter: Reporter) -> list[Result]:
     """Run what is still to do; the new results. A cell that fails is a result too, the others go on."""
     preflight.check(plan, device)
-    _check_writable(plan.folder)
+    check_writable(plan.folder)
     remember(plan.request)
     asked = plan.request
-    options = Options(asked.compile, asked.deterministic, asked.keep_outputs)
+    options = Options(asked.compile, asked.deterministic, asked.keep_outputs, asked.take_over)
     waiting = _steps(plan, asked.force)
     numbers = {training.key: number for number, (training, *_) in enumerate(waiting, start=1)}
     at = Workplace(plan.folder, device, reporter, options, asked.force, numbers)
@@ -86,9 +85,3 @@ def _carry_out(step: _Step, at: Workplace) -> list[Result]:
         with suppress(Failed):  # a failure is told by the cells of the training and of those that start from it
             train_one(training, at, setting)
     return [score_one(cell, at) for cell in left]
-
-
-def _check_writable(folder: Path) -> None:
-    probe = folder / f".writable-{os.getpid()}"
-    write_atomically(probe, lambda file: None)
-    probe.unlink(missing_ok=True)
