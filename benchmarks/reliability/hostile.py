@@ -76,7 +76,7 @@ class Plugin:
 def table() -> list[Deed]:
     kind, deeds = "", []
     for line in TABLE.read_text(encoding="utf-8").splitlines():
-        if line.startswith("# "):
+        if line.startswith("# "):  # the last before the deeds names their kind
             kind = line[2:]
         elif line:
             moment, code = line.split(maxsplit=1)
