@@ -186,11 +186,10 @@ class _Bench:
 
 def _judge_cell(cell: dict[str, Any], results: Path) -> None:
     if cell["status"] == "ok":
-        for name, (kind, _, contents) in _own_scores(results).items():
-            if name.endswith("_scores") and (
-                kind not in ("<f4", "<f8") or not np.isfinite(np.frombuffer(contents, kind)).all()
-            ):
-                raise Broke(f"ok, but {name} are {kind}, or not finite")
+        scores = {name: bits for name, bits in _own_scores(results).items() if name.endswith("_scores")}
+        for name, (dtype, _, contents) in scores.items():
+            if "f" not in dtype or not np.isfinite(np.frombuffer(contents, dtype)).all():
+                raise Broke(f"ok, but {name} are {dtype}, or not finite")
     elif "\n" in cell["error"] or len(cell["error"]) > LINE:
         raise Broke(f"failed, but not in one line: {cell['error'][:200]!r}")
 
