@@ -1,5 +1,6 @@
 """A short, seeded sample of every campaign behind docs/reliability.md; `make soak` runs them at length."""
 
+import ast
 import os
 import re
 import signal
@@ -74,3 +75,25 @@ def test_runs_that_are_killed_end_as_if_nothing_had_happened(script, tmp_path):
         ("killed at a random moment", None),
         ("killed while a temporary file was open", None),
     ]
+
+
+def test_every_hostile_plugin_is_python_and_is_like_no_other(script):
+    plugins = [*script("hostile").plugins(10_000, seed=0)]
+    single = [plugin for plugin in plugins if len(plugin.deeds) == 1]
+    assert len({plugin.name for plugin in single}) == len(single) > 100
+    for plugin in single:
+        tree = ast.parse(plugin.source())
+        assert all(deed.code.split("\\")[0] in plugin.source() for deed in plugin.deeds), plugin.name
+        assert ast.get_docstring(tree) == "A hostile plugin."
+
+
+def test_a_few_hostile_plugins_are_of_every_kind_and_the_same_for_a_seed(script):
+    hostile = script("hostile")
+    few = [*hostile.plugins(8, seed=3)]
+    assert {plugin.kind for plugin in few} == {deed.kind for deed in hostile.table()}
+    assert few == [*hostile.plugins(8, seed=3)] != [*hostile.plugins(8, seed=4)]
+
+
+def test_a_hostile_plugin_changes_no_number_but_its_own(script, tmp_path):
+    trials = [*script("plugins").campaign(8, seed=0, folder=tmp_path)]
+    assert [trial for trial in trials if trial.problem is not None] == []
