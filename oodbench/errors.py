@@ -10,6 +10,23 @@ class UserError(Exception):
     """Shown as one line without a traceback; the command ends with status 2. Anything else is a bug."""
 
 
+LONGEST = 500  # characters of a message that somebody else's code has written
+
+
+def said(error: BaseException) -> str:
+    """The message of an exception as one line, whatever its author put there."""
+    try:
+        return printable(" ".join(str(error).split()), LONGEST)
+    except Exception:
+        return "its message cannot be printed"
+
+
+def printable(text: str, longest: int) -> str:
+    """Text that a file can hold; of a long one, how it begins and ends."""
+    text = text.encode(errors="replace").decode()
+    return text if len(text) <= longest else f"{text[: longest // 2]} ... {text[-longest // 2 :]}"
+
+
 def place_of(function: Callable[..., Any]) -> str:
     """FILE:LINE of a function, whatever wraps it; its name if it was not written in Python."""
     inner = inspect.unwrap(getattr(function, "func", function))  # of a partial one

@@ -89,6 +89,10 @@ class _Stream:
     def flush(self) -> None:
         self._try(self._stream.flush)
 
+    def close(self) -> None:
+        """Not for a plugin to do: everybody prints here."""
+        self.flush()
+
     def _try(self, act: Callable[[], object]) -> None:
         raise NotImplementedError
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from oodbench.config.declarations import Body, Parameter, read_body
 from oodbench.config.schema import Misfit, conform
-from oodbench.errors import UserError, unknown
+from oodbench.errors import UserError, said, unknown
 
 PACKAGE = Path(__file__).parents[1]
 INTERFACE = PACKAGE / "learning" / "method.py"  # defines the classes that methods derive from
@@ -221,7 +221,7 @@ def load_class(card: Card) -> type:
     except BaseException as error:
         if card.is_ours:
             raise
-        raise UserError(f"'{card.path}' does not import: {type(error).__name__}: {error}") from error
+        raise UserError(f"'{card.path}' does not import: {type(error).__name__}: {said(error)}") from error
     return loaded
 
 

@@ -13,7 +13,7 @@ from oodbench.config import identity
 from oodbench.config.cards import KINDS, Card, command_name, folder, load_class, read_cards
 from oodbench.config.schema import Misfit, parse
 from oodbench.config.search import Distribution, Draw, read
-from oodbench.errors import UserError, unknown
+from oodbench.errors import UserError, said, unknown
 
 RESERVED = ("all", "recipe", "id", "splits", "network")  # they mean something else in `--methods` and `--set`
 DEFAULT_TRAINER, DEFAULT_SCORER = "erm", "energy"
@@ -168,7 +168,7 @@ class Component:
         except BaseException as error:
             if self.card.is_ours:
                 raise
-            reason = f"{type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {said(error)}"
             raise UserError(f"'{self.card.path}': {self.card.class_name} cannot be built: {reason}") from error
 
 

@@ -35,7 +35,8 @@ ENDING = ("_exit", "execv", "execve")  # functions of `os` after which a process
 def restored() -> Iterator[None]:
     """Functions and classes of oodbench, torch, NumPy and Python are afterwards what they were.
 
-    Nobody ends the process meanwhile. It takes some milliseconds, so it is for code that is not ours.
+    Nobody ends the process meanwhile, and what standard streams lead to stays open. It takes some milliseconds, so it
+    is for code that is not ours.
     """
     before = [(owner, dict(vars(owner))) for owner in _owners()]
     bodies = [(each, _body(each)) for _, names in before for each in names.values() if type(each) is FunctionType]
@@ -43,14 +44,26 @@ def restored() -> Iterator[None]:
     for module in {os, sys.modules[os.name]}:
         for name in ENDING:
             setattr(module, name, _unless_in(process, getattr(module, name)))
+    streams = [(number, os.dup(number)) for number in (0, 1, 2) if _is_open(number)]
     try:
         yield
     finally:
+        for number, copy in streams:
+            os.dup2(copy, number)
+            os.close(copy)
         for owner, names in before:
             _restore(owner, names)
         for function, body in bodies:
             if _body(function) != body:
                 function.__code__, function.__defaults__, function.__kwdefaults__ = body
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
 
 
 def _body(function: FunctionType) -> tuple[Any, ...]:

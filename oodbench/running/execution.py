@@ -21,12 +21,13 @@ from oodbench.learning.evaluation import Evaluation, KeyedScorer
 from oodbench.learning.loop import Failed, Loop
 from oodbench.learning.method import Trainer
 from oodbench.learning.networks import Classifier
+from oodbench.results import metrics
 from oodbench.results import result as results
 from oodbench.results.metrics import Scored
 from oodbench.results.result import Result
 from oodbench.running import provenance, trained
 from oodbench.running.cells import Cell, Training
-from oodbench.running.mistakes import at_work
+from oodbench.running.mistakes import at_work, users_mistakes
 from oodbench.running.plan import Plan
 from oodbench.running.preflight import check as check
 from oodbench.running.preflight import estimate as estimate
@@ -145,6 +146,7 @@ def score_one(cell: Cell, at: Workplace) -> Result:
     """
     network: Trained | None = None
     scored: dict[str, Scored] = {}
+    measured: dict[str, float] = {}
     seconds: dict[str, float] = {}
     failure: Failed | None = None
     at.before.restore()
@@ -159,13 +161,15 @@ def score_one(cell: Cell, at: Workplace) -> Result:
                 at.announce(cell.training)
                 with at_work(cell.method.scorer), precision.nondeterminism_warns():
                     arrays, spent = _evaluation(cell, at).score(keyed(cell.method.scorer), parts)
-                scored = {split: Scored(**vars(each)) for split, each in arrays.items()}
+                with users_mistakes(cell.method.scorer.card):  # who may have given what nobody can measure
+                    scored = {split: Scored(**vars(each)) for split, each in arrays.items()}
+                    measured = metrics.evaluate(**scored)
                 seconds = {"train": network.seconds, **spent}
             except Failed as problem:
                 failure = problem
         device = provenance.device_name(at.device, *at.run_flags)
-    result = provenance.result(cell, parts, device, network, scored, seconds, failure)
-    results.write(result, cell.path, scored, network.log if network else [])
+    result = provenance.result(cell, parts, device, network, measured, seconds, failure)
+    results.write(result, cell.path, scored if measured else {}, network.log if network else [])
     at.announce(cell.training)  # which failed before it could begin
     at.reporter.result(result)
     return result

@@ -8,20 +8,18 @@ from pathlib import Path
 
 from oodbench.config.cards import NEEDS, Card
 from oodbench.config.registry import Component
-from oodbench.errors import UserError
+from oodbench.errors import UserError, said
 from oodbench.files import CannotWrite
 from oodbench.learning import definitions, isolation
 from oodbench.learning.loop import Failed
 
 GIVEN = {"wild": "batch.wild", "environments": "batch.env", "validation": "validation"}  # only to those that need it
-LONGEST = 500  # characters of a message
-LONGEST_TRACEBACK = 20_000
 
 
 @contextmanager
 def at_work(component: Component) -> Iterator[None]:
     """While a trainer or scorer runs: its mistakes fail its own cells, and nobody after it notices that it ran."""
-    with _users_mistakes(component.card), isolated(component):
+    with users_mistakes(component.card), isolated(component):
         yield
 
 
@@ -33,7 +31,7 @@ def isolated(component: Component) -> Iterator[None]:
 
 
 @contextmanager
-def _users_mistakes(card: Card) -> Iterator[None]:
+def users_mistakes(card: Card) -> Iterator[None]:
     """What a plugin raises fails its cells, in one line; in our own methods it is a bug and keeps its traceback."""
     try:
         yield
@@ -48,20 +46,6 @@ def _users_mistakes(card: Card) -> Iterator[None]:
         if card.is_ours:
             raise
         raise Failed(in_words(card, error)) from error
-
-
-def said(error: BaseException) -> str:
-    """The message of an exception as one line, whatever its author put there."""
-    try:
-        return printable(" ".join(str(error).split()), LONGEST)
-    except Exception:
-        return "its message cannot be printed"
-
-
-def printable(text: str, longest: int) -> str:
-    """Text that a file can hold; of a long one, how it begins and ends."""
-    text = text.encode(errors="replace").decode()
-    return text if len(text) <= longest else f"{text[: longest // 2]} ... {text[-longest // 2 :]}"
 
 
 def in_words(card: Card, error: BaseException) -> str:

@@ -20,9 +20,8 @@ from oodbench.config.registry import Component, MethodSpec
 from oodbench.config.suite import Contents, Source
 from oodbench.data import lookup
 from oodbench.data.parts import Parts
+from oodbench.errors import printable, said
 from oodbench.learning.loop import Failed
-from oodbench.results import metrics
-from oodbench.results.metrics import Scored
 from oodbench.results.result import (
     ComponentRun,
     Config,
@@ -36,12 +35,12 @@ from oodbench.results.result import (
 )
 from oodbench.running import keys
 from oodbench.running.cells import Cell
-from oodbench.running.mistakes import LONGEST_TRACEBACK, printable, said
 from oodbench.seeds import derive
 
 if TYPE_CHECKING:
     from oodbench.running.trained import Trained
 
+LONGEST_TRACEBACK = 20_000  # characters
 SEEDS = ("init", "labelled", "covariate", "semantic", "trainer", "train")  # the purposes a run's seed is derived for
 
 
@@ -50,7 +49,7 @@ def result(
     parts: Parts,
     device: str,
     network: "Trained | None",
-    scored: dict[str, Scored],
+    measured: dict[str, float],
     seconds: dict[str, float],
     failure: Failed | None,
 ) -> Result:
@@ -64,7 +63,7 @@ def result(
         status="ok" if failure is None else "failed",
         error=None if failure is None else said(failure),
         traceback=None if failure is None else printable(failure.traceback, LONGEST_TRACEBACK),
-        metrics=metrics.evaluate(**scored) if scored else {},
+        metrics=measured,
         metrics_version=identity.version_of("metrics"),
         key=cell.key,
         variant=cell.variant,

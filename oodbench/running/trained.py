@@ -175,7 +175,8 @@ def keep(
     training: Training, folder: Path, model: Classifier, loop: Loop, seconds: float, seen: dict[str, str]
 ) -> Trained:
     """Write what a training has learned; the network as it will be read back, without what else was done to it."""
-    log, notes = as_plain(loop.log, "loop.log"), as_plain(loop.notes, "loop.notes")
+    log = conform(as_plain(loop.log, "loop.log"), list[dict[str, Any]], ("loop.log",))
+    notes = conform(as_plain(loop.notes, "loop.notes"), dict[str, Any], ("loop.notes",))
     for record in log:
         if "domains" in record:
             conform(record["domains"], EpochAccuracies, ("loop.log", "domains"))
