@@ -121,6 +121,8 @@ class Run:
 def _child(arguments: list[str], output: Path, started: Path, prepare: Prepare) -> None:
     sys.stdout = sys.stderr = open(output, "w", buffering=1)  # noqa: SIM115
     torch.set_num_threads(1)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which `nohup` has ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell has ignored for jobs in the background
     prepare()
     started.touch()
     status = main(arguments)
@@ -186,7 +188,7 @@ def _interrupted(
 ) -> float:
     """Send a signal at a moment when the run has not ended, perhaps beside another run; when that was."""
     delay = chance.uniform(0, whole.seconds)
-    while True:
+    for _ in range(10):
         other = Run(whole.command, place, name="beside") if beside else None
         hit = Run(whole.command, place).signal_after(delay, number)
         if other is not None:
@@ -197,6 +199,7 @@ def _interrupted(
         shutil.rmtree(place)
         place.mkdir()
         delay /= 2
+    raise Wrong(f"{number.name} never ended a run")
 
 
 def _while_open(whole: Whole, place: Path, chance: random.Random) -> str:
