@@ -13,6 +13,7 @@ from textwrap import shorten
 
 from oodbench.config.cards import PACKAGE
 from oodbench.errors import UserError
+from oodbench.files import TEXT_LIMIT, read_regular
 from oodbench.results.result import Result, Unreadable, read
 
 COLLECTION = "COLLECTION"  # the name of the file
@@ -55,7 +56,7 @@ def read_with(folder: Path, collections: Sequence[str] = ()) -> Reading:
 
 def read_folder(folder: Path) -> tuple[list[Result], dict[Path, str]]:
     """Every result below a folder but not in a collection below it, and what could not be read and why."""
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise UserError(
             f"there is no results folder '{folder}'; make one with: oodbench run --suite digits-c --results {folder}"
         )
@@ -96,7 +97,7 @@ def _walk(folder: Path) -> tuple[list[Path], dict[Path, str]]:
 def _word(folder: Path) -> str | None:
     """What a collection says it is; None for any other folder."""
     with suppress(OSError):
-        return (folder / COLLECTION).read_bytes().decode(errors="replace").strip()
+        return read_regular(folder / COLLECTION, TEXT_LIMIT).decode(errors="replace").strip()
     return None
 
 

@@ -21,11 +21,12 @@ from oodbench.config.recipe import Recipe
 from oodbench.config.registry import changed_words
 from oodbench.config.schema import Misfit, conform, spell
 from oodbench.config.suite import Contents, Setting, Suite
-from oodbench.files import write_atomically, write_text
+from oodbench.files import read_regular, write_atomically, write_text
 from oodbench.results import summary
 from oodbench.results.metrics import Scored
 
 SCHEMA = 2
+RESULT_LIMIT = 2**28  # bytes of a file; the largest of ours has 100,000
 WEIGHTS = "weights"  # the folder of cached weights inside a results folder
 NOT_STORED = ("path", "collection")  # what a reader knows and the file does not say
 
@@ -275,7 +276,7 @@ def _keep_unreadable(path: Path) -> None:
 
 def read(path: Path) -> Result:
     try:
-        content = path.read_bytes()
+        content = read_regular(path, RESULT_LIMIT)
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}") from None
     try:
