@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from oodbench.user_files import blocks
+
 
 def of_bytes(*contents: bytes) -> str:
     return of_pieces(contents)
@@ -28,5 +30,6 @@ def of_values(values: Any) -> str:
     return of_text(json.dumps(values, sort_keys=True))
 
 
-def of_file(path: Path) -> str:
-    return of_bytes(path.read_bytes())
+def of_file(path: Path, most: int) -> str:
+    """Of a file of the user's that may have so many bytes; OSError with words for the user if it is none."""
+    return of_pieces(blocks(path, most))

@@ -5,18 +5,36 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any
 
+QUOTED = 120  # letters of what is quoted: an error is a line, whatever the user wrote
+SAID = 500  # letters of a message that somebody else's code has written
+LINE = 2_000  # of the whole error; of a longer one the middle is left out, for what to do stands at its end
+
 
 class UserError(Exception):
     """Shown as one line without a traceback; the command ends with status 2. Anything else is a bug."""
 
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if len(text) <= LINE else f"{text[: LINE // 2]} ... {text[-LINE // 4 :]}"
 
-LONGEST = 500  # characters of a message that somebody else's code has written
+
+def shortened(text: str) -> str:
+    """What a user wrote, to be quoted in an error."""
+    return text if len(text) <= QUOTED else f"{text[:QUOTED]}... ({len(text):,} letters)"
+
+
+def shown(value: Any) -> str:
+    """A value, to be quoted in an error."""
+    try:
+        return "nothing" if value is None else shortened(repr(value))
+    except ValueError:  # Python prints no whole number of more than 4,300 digits
+        return "a whole number of thousands of digits"
 
 
 def said(error: BaseException) -> str:
     """The message of an exception as one line, whatever its author put there."""
     try:
-        return printable(" ".join(str(error).split()), LONGEST)
+        return printable(" ".join(str(error).split()), SAID)
     except Exception:
         return "its message cannot be printed"
 
@@ -37,9 +55,9 @@ def place_of(function: Callable[..., Any]) -> str:
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for a name that does not exist, with the nearest ones that do."""
     names = sorted(known)
-    near = get_close_matches(name, names, n=3, cutoff=0.6)
+    near = get_close_matches(name, names, n=3, cutoff=0.6) if len(name) <= QUOTED else []
     if near:
         hint = "did you mean " + " or ".join(f"'{n}'" for n in near) + "?"
     else:
         hint = "known: " + ", ".join(names) if names else "there are none"
-    return UserError(f"unknown {kind} '{name}'; {hint}")
+    return UserError(f"unknown {kind} '{shortened(name)}'; {hint}")

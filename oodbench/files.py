@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and locks that end with the process that holds them."""
+"""Files written whole or not at all, locks that end with the process that holds them, and files that users name."""
 
 import errno
 import json

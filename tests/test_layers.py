@@ -11,14 +11,14 @@ import pytest
 import yaml
 
 import oodbench
-from oodbench.config import schema
+from oodbench.config import yaml_values
 from oodbench.config.cards import PACKAGE, folder
 from oodbench.data.untrusted import cifar
 from oodbench.errors import UserError
 
 # A line is a room, or modules that need none. Modules of a line may import each other, and what stands on lines above.
 ROOMS = """
-errors files seeds digests torchvision_import
+errors files user_files seeds digests torchvision_import
 config
 data
 learning
@@ -199,9 +199,9 @@ def test_the_only_unpickler_refuses_everything_but_arrays():
 
 
 def test_the_loader_of_suite_files_makes_only_plain_values():
-    assert issubclass(schema._Loader, yaml.SafeLoader)
-    assert schema._Loader.yaml_constructors == yaml.SafeLoader.yaml_constructors
-    assert schema._Loader.yaml_multi_constructors == yaml.SafeLoader.yaml_multi_constructors
+    assert issubclass(yaml_values._Loader, yaml.SafeLoader)
+    assert yaml_values._Loader.yaml_constructors == yaml.SafeLoader.yaml_constructors
+    assert yaml_values._Loader.yaml_multi_constructors == yaml.SafeLoader.yaml_multi_constructors
 
 
 def test_nothing_is_evaluated():

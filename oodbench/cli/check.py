@@ -1,6 +1,7 @@
 """`oodbench check`: results against what papers report or against other results, cell by cell."""
 
 import argparse
+import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -43,9 +44,9 @@ def main(given: argparse.Namespace) -> int:
         verdicts = comparison.with_source(read_ledger(folder, given.beside), given.against)
     else:
         other = Path(given.against)
-        if not other.exists() and other.name == given.against:
+        if not os.path.exists(other) and other.name == given.against:
             raise unknown("source or results folder", given.against, source_names())
-        if folder.resolve() == other.resolve():
+        if os.path.realpath(folder) == os.path.realpath(other):
             raise UserError(f"'{folder}' is compared with itself; name another folder after --against")
         ours = _outside(read_ledger(folder, given.beside), other, folder)
         theirs = _of_collection(_outside(read_ledger(other), folder, other).results)
@@ -75,9 +76,10 @@ def _lined_up(ours: Ledger, theirs: Ledger, same_machine: bool) -> list[Verdict]
 
 def _outside(ledger: Ledger, inner: Path, outer: Path) -> Ledger:
     """Without the results of the other folder, if that lies within this one."""
-    if not inner.resolve().is_relative_to(outer.resolve()):
+    place = Path(os.path.realpath(inner))  # unlike `resolve`, also of a link to itself, which is told when it is read
+    if not place.is_relative_to(os.path.realpath(outer)):
         return ledger
-    rest = ledger.filtered(lambda each: not (each.path and each.path.resolve().is_relative_to(inner.resolve())))
+    rest = ledger.filtered(lambda each: not (each.path and each.path.resolve().is_relative_to(place)))
     if not rest.results:
         raise UserError(f"'{outer}' holds no results but those of '{inner}'; name another folder")
     return rest

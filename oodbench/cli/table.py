@@ -7,7 +7,7 @@ from typing import Literal
 
 from oodbench.cli.parser import one_of
 from oodbench.cli.reading import add_results, read_ledger
-from oodbench.errors import UserError
+from oodbench.errors import UserError, shortened
 from oodbench.report import layouts, render, tables
 from oodbench.results.metrics import METRICS
 from oodbench.results.selection import RULES, TRAINING_DOMAIN
@@ -44,8 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(given: argparse.Namespace) -> int:
     ledger = read_ledger(Path(given.folder), given.beside)
-    if not (given.seeds == "all" or (given.seeds.isdecimal() and int(given.seeds) > 0)):
-        raise UserError(f"--seeds {given.seeds} is neither 'all' nor a number from 1; say how many seeds to average")
+    if not (given.seeds == "all" or (given.seeds.isdecimal() and len(given.seeds) < 10 and int(given.seeds) > 0)):
+        raise UserError(
+            f"--seeds {shortened(given.seeds)} is neither 'all' nor a number from 1; say how many seeds to average"
+        )
     seeds: int | Literal["all"] = "all" if given.seeds == "all" else int(given.seeds)
     if given.selection is not None and not any(result.domain_accuracies for result in ledger.results):
         print(

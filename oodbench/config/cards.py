@@ -16,6 +16,7 @@ from typing import Any
 from oodbench.config.declarations import Body, Parameter, read_body
 from oodbench.config.schema import Misfit, conform
 from oodbench.errors import UserError, said, unknown
+from oodbench.user_files import read_text
 
 PACKAGE = Path(__file__).parents[1]
 INTERFACE = PACKAGE / "learning" / "method.py"  # defines the classes that methods derive from
@@ -69,47 +70,47 @@ def folder(name: str) -> Path:
 def read_cards(path: Path, module: str, name: str | None = None) -> list[Card]:
     """A card for every public class of a file that derives from a class of the harness."""
     try:
-        text = path.read_text(encoding="utf-8")
-        tree = ast.parse(text, filename=str(path))
-    except OSError as error:
-        raise UserError(f"cannot read '{path}': {error.strerror}; check the name and its permissions") from None
+        tree = ast.parse(read_text(path, "Python"), filename=str(path))
     except (RecursionError, MemoryError):  # MemoryError is how Python's parser says that nesting is too deep for it
         raise UserError(f"'{path}' is nested too deeply to be read; write it plainly") from None
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         raise UserError(f"{path}:{line}: not valid Python: {getattr(error, 'msg', error)}") from None
-    cards = []
-    for node in tree.body:
-        if not isinstance(node, ast.ClassDef) or node.name.startswith("_") or not node.bases:
-            continue
-        lineage = list(_lineage(node, tree, path))
-        kind = lineage[-1][0]
-        if isinstance(kind, ast.ClassDef):
-            continue  # derives from nothing the harness knows
-        body = Body()
-        for ancestor, source in reversed(lineage[:-1]):
-            assert isinstance(ancestor, ast.ClassDef)
-            if kind in KINDS:
-                _refuse_own_init(ancestor, source)
-            body.variables.pop("display", None)  # of a base, which is another method
-            read_body(ancestor, source, body)
-        docstring = ast.get_docstring(node) or ""
-        said: dict[str, Any] = {"name": command_name(name or path.stem)}
-        said |= _said_of_method(body, kind) if kind in KINDS else _said_of_piece(body)
-        said["display"] = body.text("display") or _spelled(node.name, said["name"])
-        cards.append(
-            Card(
-                kind=kind,
-                path=path,
-                class_name=node.name,
-                module=module,
-                summary=docstring.splitlines()[0] if docstring else "(no description)",
-                paper=ast.get_docstring(tree) or "",
-                parameters=dict(sorted(body.parameters.items(), key=lambda item: item[1].keyword_only)),
-                **said,
-            )
-        )
-    return cards
+    try:
+        classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+        cards = [_card(node, tree, path, module, name) for node in classes if node.bases]
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits, or a value nested as deep
+        raise UserError(f"'{path}' cannot be read: {error}; write smaller values") from None
+    return [card for card in cards if card is not None]
+
+
+def _card(node: ast.ClassDef, tree: ast.Module, path: Path, module: str, name: str | None) -> Card | None:
+    """Of a class; None if it derives from nothing the harness knows."""
+    lineage = list(_lineage(node, tree, path))
+    kind = lineage[-1][0]
+    if isinstance(kind, ast.ClassDef):
+        return None
+    body = Body()
+    for ancestor, source in reversed(lineage[:-1]):
+        assert isinstance(ancestor, ast.ClassDef)
+        if kind in KINDS:
+            _refuse_own_init(ancestor, source)
+        body.variables.pop("display", None)  # of a base, which is another method
+        read_body(ancestor, source, body)
+    docstring = ast.get_docstring(node) or ""
+    said: dict[str, Any] = {"name": command_name(name or path.stem)}
+    said |= _said_of_method(body, kind) if kind in KINDS else _said_of_piece(body)
+    said["display"] = body.text("display") or _spelled(node.name, said["name"])
+    return Card(
+        kind=kind,
+        path=path,
+        class_name=node.name,
+        module=module,
+        summary=docstring.splitlines()[0] if docstring else "(no description)",
+        paper=ast.get_docstring(tree) or "",
+        parameters=dict(sorted(body.parameters.items(), key=lambda item: item[1].keyword_only)),
+        **said,
+    )
 
 
 def _said_of_method(body: Body, kind: str) -> dict[str, Any]:
@@ -212,7 +213,7 @@ def load_class(card: Card) -> type:
     """Import the file of a card; what goes wrong in a user's file is the user's to mend, in one line."""
     try:
         if card.module.startswith("oodbench_plugin_"):
-            module = _plugin(card.module, card.path, card.path.read_text(encoding="utf-8"))
+            module = _plugin(card.module, card.path, read_text(card.path, "Python"))
         else:
             module = importlib.import_module(card.module)
         loaded: type = getattr(module, card.class_name)

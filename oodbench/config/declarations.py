@@ -7,7 +7,7 @@ from typing import Any
 
 from oodbench.config.annotations import Unknown, read_type, text_of
 from oodbench.config.schema import Misfit, conform
-from oodbench.errors import UserError
+from oodbench.errors import UserError, shortened
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _read_statements(node: ast.ClassDef, path: Path, body: Body) -> None:
 
 def _read_field(name: str, annotation: ast.expr, value: ast.expr | None, where: str) -> tuple[Any, Any]:
     """The type and the default of a hyperparameter; what does not fit is refused with what to write instead."""
-    written, of = _shortened(text_of(annotation)), f"{where}: the default of hyperparameter '{name}'"
+    written, of = shortened(text_of(annotation)), f"{where}: the default of hyperparameter '{name}'"
     try:
         type_ = read_type(annotation)
     except Unknown as error:
@@ -100,7 +100,7 @@ def _read_field(name: str, annotation: ast.expr, value: ast.expr | None, where: 
         raise UserError(f"{where}: hyperparameter '{name}' has no default; give it one")
     default = _default(value)
     if isinstance(default, Expression):
-        raise UserError(f"{of} is computed, {_shortened(default)}; write the value itself")
+        raise UserError(f"{of} is computed, {shortened(default)}; write the value itself")
     try:
         default = conform(default, type_)
     except Misfit as error:
@@ -110,12 +110,6 @@ def _read_field(name: str, annotation: ast.expr, value: ast.expr | None, where: 
     if isinstance(value, ast.List):  # which dataclasses refuse
         raise UserError(f"{of} would be one list for all; write field(default_factory=lambda: {ast.unparse(value)})")
     return type_, default
-
-
-def _shortened(text: str) -> str:
-    """For a message of one line."""
-    text = " ".join(text[:1000].split())
-    return text if len(text) <= 100 else f"{text[:97]}..."
 
 
 def _default(node: ast.expr) -> Any:

@@ -1,18 +1,19 @@
 """A suite's values changed as the command line or Python says: every function gives new contents, already checked."""
 
 import itertools
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any, get_args
 
 from oodbench.config.cards import catalogue
 from oodbench.config.contents import FOLDER, NONE, SECTIONS, Column, Contents, Precision, Recipes, Source
 from oodbench.config.families import corruption_kinds
 from oodbench.config.schema import Misfit, parse, values_of
-from oodbench.config.validation import OWN_RECIPE, check, check_setting
-from oodbench.errors import UserError, unknown
+from oodbench.config.validation import ABOUT_THREADS, MOST_THREADS, OWN_RECIPE, check, check_setting
+from oodbench.errors import UserError, shortened, shown, unknown
+from oodbench.user_files import user_path
 
 
 def with_value(contents: Contents, section: str, key: str, text: str) -> Contents:
@@ -36,7 +37,7 @@ def with_value(contents: Contents, section: str, key: str, text: str) -> Content
     try:
         check(changed)
     except Misfit as error:
-        raise UserError(f"{section}.{key}={text}: {error.message}") from None
+        raise UserError(f"{section}.{key}={shortened(text)}: {error.message}") from None
     return changed
 
 
@@ -75,6 +76,8 @@ def with_threads(contents: Contents, count: int | None) -> Contents:
         return contents
     if count < 1:
         raise UserError(f"--cpu-threads {count} is none; choose 1 or more")
+    if count > MOST_THREADS:
+        raise UserError(f"--cpu-threads {shown(count)} is too many; {ABOUT_THREADS}")
     return replace(contents, cpu_threads=count)
 
 
@@ -120,7 +123,7 @@ def with_sets(contents: Contents, semantic: Sequence[str], covariate: Sequence[s
 
 def _name_of_folder(word: str, taken: Mapping[str, Source | None]) -> str:
     """The folder's own name, as results may bear it, or a longer one if another set is called so."""
-    path = Path(word.removeprefix(FOLDER)).expanduser()
-    name = re.sub(r"[^\w.+-]", "_", path.resolve().name.split(".")[0]).lstrip("_.+-") or "folder"
+    path = os.path.realpath(user_path(word.removeprefix(FOLDER)))
+    name = re.sub(r"[^\w.+-]", "_", os.path.basename(path).split(".")[0]).lstrip("_.+-") or "folder"
     names = itertools.chain([name, f"folder-{name}"], (f"folder-{name}-{i}" for i in itertools.count(2)))
     return next(each for each in names if each not in taken or taken[each] == Source(word))

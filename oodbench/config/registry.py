@@ -1,6 +1,7 @@
 """Names to methods. The folder is the registry: a file in `methods/` is a method, and so is a plugin file."""
 
 import importlib.util
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from oodbench.config import identity
 from oodbench.config.cards import KINDS, Card, command_name, folder, load_class, read_cards
 from oodbench.config.schema import Misfit, parse
 from oodbench.config.search import Distribution, Draw, read
-from oodbench.errors import UserError, said, unknown
+from oodbench.errors import UserError, said, shortened, unknown
 
 RESERVED = ("all", "recipe", "id", "splits", "network")  # they mean something else in `--methods` and `--set`
 DEFAULT_TRAINER, DEFAULT_SCORER = "erm", "energy"
@@ -34,9 +35,7 @@ class Registry:
                 self._add(_module_file(entry.module), entry.module, entry.name, entry.attr)
             except Exception as error:  # whatever an installed package does, the other methods stay at hand
                 self.broken[command_name(entry.name)] = " ".join(str(error).split())
-        for path in dict.fromkeys(Path(plugin).resolve() for plugin in plugins):
-            if not path.is_file() or path.suffix != ".py":
-                raise UserError(f"there is no plugin file '{path}'; give the path of a file that ends in .py")
+        for path in dict.fromkeys(map(_plugin_file, plugins)):
             self._add(path, f"oodbench_plugin_{path.stem}")
 
     def _add(self, path: Path, module: str, name: str | None = None, class_name: str | None = None) -> None:
@@ -240,6 +239,12 @@ def changed_words(method: str, changed: Mapping[str, Mapping[str, Any]]) -> list
 
 def _short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _plugin_file(given: str | Path) -> Path:
+    if not os.path.isfile(given) or Path(given).suffix != ".py":
+        raise UserError(f"there is no plugin file '{shortened(str(given))}'; give the path of a file that ends in .py")
+    return Path(given).resolve()
 
 
 def _module_file(module: str) -> Path:

@@ -5,7 +5,6 @@ Types are plain ones: bool, int, float, str, None, Literal, unions, list[T], dic
 
 import dataclasses
 import math
-import re
 import types
 from collections.abc import Container, Mapping
 from contextlib import suppress
@@ -14,19 +13,13 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 import yaml
 
-from oodbench.errors import UserError, unknown
+from oodbench.config import yaml_values
+from oodbench.config.yaml_values import Place as Place
+from oodbench.config.yaml_values import Unreadable
+from oodbench.errors import UserError, shortened, shown, unknown
+from oodbench.user_files import read_text
 
 T = TypeVar("T")
-Place = tuple[str | int, ...]
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML 1.2 numbers: 1e-3 is one, which PyYAML takes for text."""
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
-)
 
 
 class Misfit(UserError):
@@ -38,7 +31,7 @@ class Misfit(UserError):
 
 
 def spell(place: Place) -> str:
-    return ".".join(str(step) for step in place)
+    return ".".join(shortened(str(step)) for step in place)
 
 
 def describe(type_: Any) -> str:
@@ -91,8 +84,7 @@ def conform(value: Any, type_: Any, place: Place = ()) -> Any:
             return None
     elif isinstance(type_, type) and type(value) is type_:
         return value
-    shown = "nothing" if value is None else repr(value)
-    raise Misfit(place, f"expected {describe(type_)}, got {shown}")
+    raise Misfit(place, f"expected {describe(type_)}, got {shown(value)}")
 
 
 def _record(value: dict[Any, Any], type_: Any, place: Place) -> Any:
@@ -121,48 +113,12 @@ class Document:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.lines: dict[Place, int] = {}
         try:
-            node = yaml.compose(path.read_text(encoding="utf-8"), Loader=_Loader)
-            self.values = self._read(node, ())
-        except OSError as error:
-            raise UserError(f"cannot read '{path}': {error.strerror}; check the name and its permissions") from None
-        except UnicodeDecodeError:
-            raise UserError(f"{path}: not a text file; expected YAML in UTF-8") from None
-        except yaml.MarkedYAMLError as error:
-            line = error.problem_mark.line + 1 if error.problem_mark else 1
-            raise UserError(f"{path}:{line}: not valid YAML: {error.problem or error.context}") from None
-        except yaml.YAMLError as error:
-            raise UserError(f"{path}:1: not valid YAML: {' '.join(str(error).split())}") from None
-        except RecursionError:
-            raise UserError(f"{path}:1: nested too deeply, or within itself by an alias; write it out") from None
-
-    def _read(self, node: Any, place: Place) -> Any:
-        if node is None:
-            return {}
-        self.lines[place] = node.start_mark.line + 1
-        if isinstance(node, yaml.MappingNode):
-            values: dict[Any, Any] = {}
-            for key_node, value_node in node.value:
-                line = key_node.start_mark.line + 1
-                if not isinstance(key_node, yaml.ScalarNode):
-                    raise UserError(f"{self.path}:{line}: a list or mapping stands where a key is expected")
-                key = self._scalar(key_node)
-                if key in values:
-                    raise UserError(f"{self.path}:{line}: the key '{key}' stands twice; keep one")
-                values[key] = self._read(value_node, (*place, key))
-                self.lines[(*place, key)] = line
-            return values
-        if isinstance(node, yaml.SequenceNode):
-            return [self._read(item, (*place, i)) for i, item in enumerate(node.value)]
-        return self._scalar(node)
-
-    def _scalar(self, node: yaml.ScalarNode) -> Any:
-        try:
-            return _Loader("").construct_object(node, deep=True)
-        except ValueError as error:  # 2026-13-45 looks like a date
-            line = node.start_mark.line + 1
-            raise UserError(f"{self.path}:{line}: cannot read '{node.value}' ({error}); put text in quotes") from None
+            self.values, self.lines = yaml_values.read(read_text(path, "YAML"))
+        except Unreadable as error:
+            raise UserError(f"{path}:{error.line}: {error.reason}") from None
+        if not self.lines:  # an empty file
+            self.values = {}
 
     def overlaid(self, place: Place, replaced: Container[str] = ()) -> "Document":
         """This document with the mapping at `place` laid over its top level, where some keys do not join."""
@@ -196,7 +152,7 @@ class Document:
 def text_under(path: Path, wanted: str) -> str | None:
     """The text under a key of a YAML file's top level; the file is read no further than there."""
     depth, key = 0, None  # the key whose value comes next
-    for event in yaml.parse(path.read_text(encoding="utf-8"), Loader=_Loader):
+    for event in yaml.parse(read_text(path, "YAML"), Loader=yaml.SafeLoader):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
@@ -219,8 +175,8 @@ def merge(base: Any, over: Any) -> Any:
 def parse(text: str, type_: Any, place: Place) -> Any:
     """The text after `=` in `--set name.key=text` as a value of `type_`."""
     try:
-        value = yaml.load(text, Loader=_Loader)
-    except (yaml.YAMLError, ValueError, RecursionError):
+        value = yaml_values.read(text)[0]
+    except Unreadable:
         value = text
     try:
         return conform(value, type_, place)

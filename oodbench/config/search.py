@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from oodbench.config.schema import Misfit, Place, conform, parse
+from oodbench.errors import shortened
 from oodbench.seeds import derive
 
 _NUMBER = r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*"
-_UNIFORM = re.compile(rf"(?:(\d+)\s*\*\s*(?!\*))?(int\s+)?(?:(2|10)\s*\*\*\s*)?U\({_NUMBER},{_NUMBER}\)")
+_UNIFORM = re.compile(rf"(?:(\d{{1,9}})\s*\*\s*(?!\*))?(int\s+)?(?:(2|10)\s*\*\*\s*)?U\({_NUMBER},{_NUMBER}\)")
 _CHOICE = re.compile(r"\{(.+)\}")
 
 
@@ -69,7 +70,7 @@ def read(text: str, type_: Any, place: Place) -> Distribution:
     matched = _UNIFORM.fullmatch(text.strip())
     if matched is None:
         forms = "U(a,b), 10**U(a,b), int 2**U(a,b), 3 * int 2**U(a,b) or {a,b,c}"
-        raise Misfit(place, f"'{text}' is no distribution; write {forms}")
+        raise Misfit(place, f"'{shortened(text)}' is no distribution; write {forms}")
     factor, whole, base, low, high = matched.groups()
     uniform = Uniform(float(low), float(high), int(base) if base else None, bool(whole), int(factor or 1), type_)
     if uniform.low >= uniform.high:

@@ -1,6 +1,7 @@
 """What types cannot say about a suite: names that must exist, numbers that must make sense."""
 
 import dataclasses
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -11,9 +12,15 @@ from oodbench.config.contents import FOLDER, NONE, Contents, Setting, Source
 from oodbench.config.families import corruption_kinds, severities
 from oodbench.config.recipe import Recipe
 from oodbench.config.schema import Misfit, Place, conform, values_of
-from oodbench.errors import unknown
+from oodbench.errors import shown, unknown
 
 RECIPE = "recipe."  # before the name of a value that `search` draws
+# torch ends the process if it cannot have its threads. The cores of this machine are no bound: threads are in the key,
+# and whoever repeats a result on a smaller machine needs as many as it was made with.
+MOST_THREADS = 1024
+ABOUT_THREADS = f"choose {MOST_THREADS} or fewer (this machine has {os.cpu_count()} cores)"
+MOST = {"epochs": 10**9, "iterations": 10**9, "batch_size": 10**6}  # what still makes sense of a recipe
+MOST_IMAGES = 10**9  # of a data set
 OWN_RECIPE = "recipe"  # the key, beside the hyperparameters of a method, of what differs from the suite's recipe
 
 
@@ -28,6 +35,8 @@ def check(contents: Contents) -> None:
     _check_embedding(contents)
     if contents.cpu_threads is not None and contents.cpu_threads < 1:
         raise Misfit(("cpu_threads",), f"expected 1 or more, got {contents.cpu_threads}")
+    if contents.cpu_threads is not None and contents.cpu_threads > MOST_THREADS:
+        raise Misfit(("cpu_threads",), f"{contents.cpu_threads} is too many; {ABOUT_THREADS}")
     _check_settings(contents)
 
 
@@ -128,6 +137,8 @@ def _check_recipe(recipe: Recipe, place: Place) -> None:
         value = getattr(recipe, key)
         if value is not None and value <= 0:
             raise Misfit((*place, key), f"expected more than 0, got {value}")
+        if value is not None and key in MOST and value > MOST[key]:
+            raise Misfit((*place, key), f"expected {MOST[key]:,} or fewer, got {shown(value)}")
     for key in ("momentum", "warmup"):
         if not 0 <= getattr(recipe, key) < 1:
             raise Misfit((*place, key), f"expected 0 to below 1, got {getattr(recipe, key)}")
@@ -148,7 +159,7 @@ def distributions(contents: Contents) -> dict[str, search.Distribution]:
 
 def _check_splits(contents: Contents) -> None:
     for name, share in values_of(contents.splits).items():
-        if isinstance(share, float) and not 0 < share < 1 and not (name == "labelled" and share >= 1):
+        if isinstance(share, float) and not 0 < share < 1 and not (name == "labelled" and 1 <= share <= MOST_IMAGES):
             raise Misfit(("splits", name), f"expected a share between 0 and 1, got {share}")
     if contents.splits.mixed_validation + contents.splits.id_validation >= 1:
         raise Misfit(("splits", "mixed_validation"), "mixed_validation + id_validation leave nothing for the mixture")

@@ -17,9 +17,11 @@ from PIL import Image
 from oodbench.config import identity
 from oodbench.errors import UserError
 from oodbench.seeds import derive
+from oodbench.user_files import read_regular
 
 # Tried whatever a name ends in, since endings are often wrong. Some of Pillow's other formats start programs.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+FILE_LIMIT = 2**28  # bytes of an image file; every core may hold one
 CIFAR_MEAN = (125, 123, 114)
 
 Item = TypeVar("Item")
@@ -97,7 +99,7 @@ def _rgb(picture: Image.Image) -> Image.Image:
 def decode(path: Path, size: int, style: str, row: int) -> np.ndarray:
     """uint8, 3 x size x size."""
     with _described(path):
-        picture = Image.open(io.BytesIO(path.read_bytes()), formats=FORMATS)
+        picture = Image.open(io.BytesIO(read_regular(path, FILE_LIMIT)), formats=FORMATS)
         return np.asarray(STYLES[style](picture, size, row)).transpose(2, 0, 1)
 
 
@@ -113,7 +115,7 @@ class Examined:
 def examine(path: Path) -> Examined:
     """Read a file whole and decode it as coarsely as that finds every break."""
     with _described(path):
-        content = path.read_bytes()
+        content = read_regular(path, FILE_LIMIT)
         picture = Image.open(io.BytesIO(content), formats=FORMATS)
         kind = f"{picture.format} {picture.width}x{picture.height}"
         picture.draft("RGB", (1, 1))

@@ -21,7 +21,9 @@ class Folder(PictureSet):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.name = f"folder:{path.absolute().name}"  # type: ignore[misc]  # results tell what it was, not where
+        # Results tell what it was, not where, and they are UTF-8, which a name need not be.
+        name = os.fsencode(path.absolute().name).decode(errors="backslashreplace")
+        self.name = f"folder:{name}"  # type: ignore[misc]
         self.source = "a folder of images"  # type: ignore[misc]
 
     @property
@@ -80,5 +82,5 @@ class Folder(PictureSet):
 
 
 def _state(file: Path) -> bytes:
-    status = file.stat() if file.exists() else None  # of a link to nothing, which is reported when it is read
+    status = file.stat() if os.path.exists(file) else None  # of a link to nothing, which is reported when it is read
     return repr((os.fsencode(file), status and (status.st_size, status.st_mtime_ns))).encode()

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from oodbench.errors import UserError
+from oodbench.errors import UserError, shortened
+from oodbench.user_files import read_regular
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's
 TEST_FOLDERS = ("test", "val")  # the first that is there
 MOST_CLASSES = 100_000  # in an image list; more is no label
+LIST_LIMIT = 2**28  # bytes of one; that of ImageNet has 60 million
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ def below(root: Path, names: Iterable[str], place: str) -> tuple[Path, list[str]
 def read_list(path: Path) -> Listing:
     """OpenOOD's image lists: lines of a path and a label, -1 for images of no known class."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_regular(path, LIST_LIMIT).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not text"
         raise UserError(
@@ -177,13 +179,16 @@ def read_list(path: Path) -> Listing:
         raise UserError(f"'{path}' is an empty image list; write lines such as: folder/image.jpg 3")
     if min(labels) < 0 < max(labels) + 1:
         raise UserError(f"'{path}' has both classes and the label -1; use -1 for all images or for none")
-    root = next((folder for folder in path.absolute().parents if (folder / names[0]).is_file()), None)
+    root = next((folder for folder in path.absolute().parents if os.path.isfile(folder / names[0])), None)
     if root is None:
         raise UserError(
-            f"'{path}' names '{names[0]}', which is neither beside it nor in the folders above; put the list there"
+            f"'{path}' names '{shortened(names[0])}', which is neither beside it nor in the folders above; "
+            "put the list there"
         )
     for name in names:
-        if not (root / name).is_file():
-            raise UserError(f"'{path}' names '{name}', which is not in '{root}'; put it there or take it off the list")
+        if not os.path.isfile(root / name):
+            raise UserError(
+                f"'{path}' names '{shortened(name)}', which is not in '{root}'; put it there or take it off the list"
+            )
     classes = tuple(map(str, range(max(labels) + 1))) or (path.stem,)
     return Listing(root, tuple(names), tuple(max(label, 0) for label in labels), (False,) * len(names), classes)

@@ -1,7 +1,6 @@
 """Data sets by name, and what a suite and a setting read of them. Nothing is decoded here but labels."""
 
 from functools import cache
-from pathlib import Path
 
 from oodbench.config.cards import catalogue, load_class
 from oodbench.config.suite import FOLDER, NONE, Setting, Source, Suite
@@ -9,6 +8,7 @@ from oodbench.data import embedding
 from oodbench.data.dataset import Dataset
 from oodbench.data.sets.corrupted import Official, official
 from oodbench.data.sets.folders import Folder
+from oodbench.user_files import user_path
 
 PUBLISHED = {"cifar10": "cifar_c", "mnist": "mnist_c"}  # families of corruptions whose files are published
 
@@ -17,7 +17,7 @@ PUBLISHED = {"cifar10": "cifar_c", "mnist": "mnist_c"}  # families of corruption
 def dataset(name: str) -> Dataset:
     """By name, or any folder of images as `folder:PATH`."""
     if name.startswith(FOLDER):
-        return Folder(Path(name.removeprefix(FOLDER)).expanduser())
+        return Folder(user_path(name.removeprefix(FOLDER)))
     loaded: Dataset = load_class(catalogue("datasets")[name])()
     return loaded
 

@@ -28,16 +28,23 @@ Labelled = tuple[np.ndarray, np.ndarray]  # images and their labels
 def data_folder() -> Path:
     """`OODBENCH_DATA`, or the platform's cache folder."""
     given = os.environ.get("OODBENCH_DATA")
-    if given:
-        try:
+    try:
+        if given:
             return Path(given).expanduser()
-        except RuntimeError:
+        return _cache_folder().expanduser() / "oodbench"
+    except RuntimeError:
+        if given:
             raise UserError(f"OODBENCH_DATA is '{given}', and there is no such user; set it to a folder") from None
+        raise UserError("this user has no home folder; set OODBENCH_DATA to a folder") from None
+
+
+def _cache_folder() -> Path:
+    """The platform's."""
     if sys.platform == "darwin":
-        return Path("~/Library/Caches/oodbench").expanduser()
+        return Path("~/Library/Caches")
     if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")).expanduser() / "oodbench"
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "oodbench"
+        return Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local"))
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from oodbench.errors import UserError
 from oodbench.learning.networks import Classifier
+from oodbench.user_files import WEIGHTS_LIMIT, open_regular, read_regular
 
 PUBLISHED = {  # git's SHA-1 of the checkpoints that Outlier Exposure, Energy, WOODS and SCONE all start from
     "694f7a4cc76d585ed9646f7e8bacbe9bb1ed32c2": "the published WRN-40-2 of CIFAR-10",
@@ -18,7 +19,7 @@ PUBLISHED = {  # git's SHA-1 of the checkpoints that Outlier Exposure, Energy, W
 
 def describe(path: Path) -> str:
     """The file's name, and which published checkpoint it is, if it is one."""
-    content = path.read_bytes()
+    content = read_regular(path, WEIGHTS_LIMIT)
     known = PUBLISHED.get(hashlib.sha1(f"blob {len(content)}\0".encode() + content).hexdigest())
     return path.name if known is None else f"{path.name}, {known}"
 
@@ -37,7 +38,8 @@ def _our_name(name: str) -> str:
 def read_weights(model: Classifier, path: Path) -> None:
     """Load a state dictionary, ours or a plain one, into the model; a misfit is told before anything is changed."""
     try:
-        contents: Any = torch.load(path, map_location="cpu", weights_only=True)
+        with open_regular(path) as file:
+            contents: Any = torch.load(file, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise UserError(f"there is no file '{path}'; --init takes the weights of a trained network") from None
     except Exception as error:

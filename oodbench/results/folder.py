@@ -4,7 +4,6 @@ A folder with a file COLLECTION, which holds one word, is a collection: results 
 apart. Whoever reads a folder above it does not see them unless he asks, so nobody's numbers pass for his own.
 """
 
-import errno
 import os
 import warnings
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from textwrap import shorten
 from oodbench.config.cards import PACKAGE
 from oodbench.errors import UserError
 from oodbench.results.result import WEIGHTS, Result, Unreadable, read
+from oodbench.user_files import TEXT_LIMIT, read_regular
 
 COLLECTION = "COLLECTION"  # the name of the file
 SUFFIXES = (".json", ".npz", ".jsonl")  # of the files of a cell
@@ -154,7 +154,7 @@ def _take(entries: "list[os.DirEntry[str]]", top: Path, listing: _Listing) -> li
         elif is_file and entry.name.endswith(".json"):
             listing.files.append(path)
         elif not is_folder and entry.name.endswith(".json"):
-            listing.problems[path] = "cannot be read: not a regular file"
+            listing.problems[path] = "cannot be read: Not a regular file"
     return folders[::-1]
 
 
@@ -166,10 +166,7 @@ def _word(folder: Path) -> str | None:
 
 
 def _read_word(folder: Path) -> str:
-    path = folder / COLLECTION
-    if path.exists() and not path.is_file():  # a pipe would never end
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return path.read_bytes().decode(errors="replace").strip()
+    return read_regular(folder / COLLECTION, TEXT_LIMIT).decode(errors="replace").strip()
 
 
 def _checked_word(folder: Path) -> str:

@@ -25,8 +25,10 @@ from oodbench.results import summary
 from oodbench.results.metrics import Scored
 from oodbench.results.raw_scores import Unreadable as Unreadable
 from oodbench.results.raw_scores import read_scores as read_scores
+from oodbench.user_files import read_regular
 
 SCHEMA = 2
+RESULT_LIMIT = 2**28  # bytes of a file; the largest of ours has 100,000
 WEIGHTS = "weights"  # the folder of cached weights inside a results folder
 NOT_STORED = ("path", "collection")  # what a reader knows and the file does not say
 
@@ -277,7 +279,7 @@ def _keep_unreadable(path: Path) -> None:
 
 def read(path: Path) -> Result:
     try:
-        content = path.read_bytes()
+        content = read_regular(path, RESULT_LIMIT)
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}") from None
     try:

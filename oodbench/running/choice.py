@@ -1,6 +1,7 @@
 """What a request chooses of a suite and the registry: methods with their values, settings, and what a search draws."""
 
 import itertools
+import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ from oodbench.config.search import Distribution
 from oodbench.config.stated import Stated
 from oodbench.config.suite import NONE, SECTIONS, Setting, Suite, Sweep
 from oodbench.data import lookup
-from oodbench.errors import UserError
+from oodbench.errors import UserError, shortened
 from oodbench.results.selection import LEAVE_ONE_OUT, ORACLE, TRAINING_DOMAIN
-from oodbench.running.request import Request, alternatives
+from oodbench.running.request import Request, alternatives, check_count
 
 ALL = "all"
 
@@ -38,6 +39,7 @@ def choose_methods(
             raise UserError(f"'{grid[0]}' and others: a grid is of hyperparameters of methods; set one value here")
     if swept is not None:
         choices += [[f"{name}={value}" for value in values] for name, values in swept.set.items()]
+    check_count(math.prod(map(len, choices)) * len(specs))
     variants = [assign(suite, specs, choice)[1] for choice in itertools.product(*choices)]
     unique = {spec.label: spec for variant in variants for spec in variant}
     rank = {spec.name: i for i, spec in enumerate(specs)}
@@ -50,6 +52,7 @@ def choose_settings(asked: Request, suite: Suite, swept: Sweep | None) -> list[S
     """Those that the user names, or the suite's; a sweep goes over the named ones, or else over the first."""
     chosen = [suite.setting(text) for text in asked.settings] or suite.settings
     if swept is not None:
+        check_count(math.prod(map(len, swept.setting.values())))
         chosen = [
             suite.setting(",".join([suite.setting_name(setting), *choice]))
             for setting in (chosen if asked.names_settings else chosen[:1])
@@ -119,7 +122,7 @@ def assign(suite: Suite, specs: list[MethodSpec], assignments: Iterable[str]) ->
         target, equals, text = assignment.partition("=")
         part, dot, key = target_of(target).partition(".")
         if not equals or not dot:
-            raise UserError(f"'{assignment}' is not an assignment; write --set method.hyperparameter=value")
+            raise UserError(f"'{shortened(assignment)}' is not an assignment; write --set method.hyperparameter=value")
         text = text.strip()
         if part in SECTIONS:
             suite = suite.with_value(part, key, text)
@@ -127,7 +130,8 @@ def assign(suite: Suite, specs: list[MethodSpec], assignments: Iterable[str]) ->
         present = {each.card.name for spec in specs for each in (spec.trainer, spec.scorer)}
         if part not in present:
             raise UserError(
-                f"'{assignment}' sets nothing: no chosen method uses '{part}'; used are {', '.join(sorted(present))}"
+                f"'{shortened(assignment)}' sets nothing: no chosen method uses '{shortened(part)}'; "
+                f"used are {', '.join(sorted(present))}"
             )
         specs = [spec.with_value(part, key, text) for spec in specs]
     return suite, specs

@@ -17,6 +17,7 @@ from oodbench.config.schema import values_of
 from oodbench.config.suite import FOLDER, NONE, NetworkChoice, Setting, Source, Suite
 from oodbench.data.lookup import dataset
 from oodbench.errors import UserError
+from oodbench.user_files import WEIGHTS_LIMIT
 
 if TYPE_CHECKING:
     from oodbench.running.cells import Cell, Training
@@ -86,7 +87,7 @@ def network(choice: NetworkChoice) -> dict[str, Any]:
 
 def file_digest(path: Path, option: str) -> str:
     try:
-        return digests.of_file(path)
+        return digests.of_file(path, WEIGHTS_LIMIT)
     except OSError as error:
         raise UserError(f"cannot read '{path}': {error.strerror}; {option} takes a file of weights") from None
 

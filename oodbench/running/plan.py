@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,7 +25,7 @@ from oodbench.results.result import ComponentRun, Result
 from oodbench.results.selection import LEAVE_ONE_OUT
 from oodbench.running import choice
 from oodbench.running.cells import Cell, Training
-from oodbench.running.request import Request, as_values, request
+from oodbench.running.request import Request, as_values, check_count, request
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class Plan:
 
 def plan(asked: Request) -> Plan:
     """Everything that can be wrong with a request is found here, before anything is fetched or trained."""
-    if asked.folder.exists() and not asked.folder.is_dir():
+    if os.path.exists(asked.folder) and not os.path.isdir(asked.folder):
         raise UserError(f"the results folder '{asked.folder}' is a file; choose another with --results")
     suite = suites.load(asked.suite, asked.preset).with_sets(asked.semantic, asked.covariate)
     return of_suite(asked, suite.with_precision(asked.precision).with_threads(asked.cpu_threads))
@@ -148,6 +149,7 @@ def of_suite(asked: Request, suite: Suite) -> Plan:
             specs.remove(spec)
     fixed = {choice.target_of(assignment) for assignment in asked.set} | {*(swept.set if swept is not None else ())}
     searched = choice.searches(asked, suite, specs, named, fixed, init)
+    check_count(len([*chosen, *pairs]) * len(asked.seeds) * len(specs) * asked.draws)
     cells: list[Cell] = []
     waiting: list[Waiting] = []
     lacking: dict[str, str] = {}

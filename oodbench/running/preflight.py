@@ -1,6 +1,7 @@
 """What is refused before anything trains, and how long the rest will take."""
 
 import time
+import warnings
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
@@ -12,12 +13,13 @@ import torch.nn.functional as F
 
 from oodbench.config.suite import Setting
 from oodbench.data.parts import build_parts
-from oodbench.errors import UserError
+from oodbench.errors import UserError, shortened
 from oodbench.learning import precision
 from oodbench.learning.evaluation import TEST_SPLITS, rehearse
 from oodbench.learning.initial_weights import read_weights
 from oodbench.learning.loop import Loop
 from oodbench.learning.networks import Classifier
+from oodbench.running import network_size
 from oodbench.running.cells import Training
 from oodbench.running.mistakes import in_words, isolated
 from oodbench.running.plan import Plan
@@ -29,11 +31,19 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"  # mps has no float64, which some scorers need
     try:
-        device = torch.device(name)
-        torch.empty(1, device=device).cpu()
-    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"the device '{name}' cannot be used ({reason}); choose --device auto or cpu") from None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of backends that torch no longer has
+            device = torch.device(name)
+            torch.empty(1, device=device).cpu()
+    except Exception as error:  # every backend has its own
+        reason = shortened(str(error).partition("\n")[0] or type(error).__name__)
+        raise UserError(
+            f"the device '{shortened(name)}' cannot be used ({reason}); choose --device auto or cpu"
+        ) from None
+    if device.type == "cpu":
+        if device.index:
+            raise UserError(f"there is one CPU here, whatever its cores, and no '{name}'; choose --device cpu")
+        return torch.device("cpu")
     return device
 
 
@@ -48,6 +58,7 @@ def check(plan: Plan, device: torch.device) -> None:
         if setting.covariate in plan.suite.contents.covariate:  # its domains and classes; corruptions come when needed
             build_parts(plan.suite, setting, seed)
     if plan.todo:
+        network_size.check(plan.suite)
         untrained = build_model(plan.suite, seed=0)  # which tells what is wrong with its options and weights
         _rehearse(plan, untrained)
         _rehearse_scorers(plan, untrained, device)

@@ -14,12 +14,13 @@ import yaml
 
 from oodbench import digests
 from oodbench.config.schema import Document, Misfit, conform, values_of
-from oodbench.errors import UserError, unknown
+from oodbench.errors import UserError, shortened, shown, unknown
 from oodbench.files import write_text
 from oodbench.results.selection import TRAINING_DOMAIN
 
 DEFAULT_SUITE = "digits-c"
 RUNS = "runs"  # the key of a file under which several requests stand
+MOST_CELLS = 100_000  # of a request: to plan them takes minutes and a gigabyte, to run them years
 _SPAN = re.compile(r"(\d+)\s*-\s*(\d+)")
 
 
@@ -63,6 +64,10 @@ class Request:
         for seed in self.seeds:
             if seed < 0:
                 raise UserError(f"seed {seed} is negative; seeds are whole numbers from 0")
+            if seed >= 2**63:
+                raise UserError(f"seed {shown(seed)} is too large; choose one of at most 18 digits")
+        for text in [self.suite, self.results, self.init or "", *self.plugins, *self.semantic, *self.covariate]:
+            _check_name(text)
         if self.draws < 1:
             raise UserError(f"{self.draws} draws are none; choose --draws 1, which is what the suite says, or more")
 
@@ -74,6 +79,23 @@ class Request:
     def names_settings(self) -> bool:
         """Whether the user chose the settings, rather than the suite."""
         return bool(self.settings or self.semantic or self.covariate)
+
+
+def _check_name(text: str) -> None:
+    """What names a file or folder; from Python or a file it may hold letters that no command line can."""
+    try:
+        if "\0" not in text:
+            os.fsencode(text)
+            return
+    except UnicodeEncodeError:
+        pass
+    raise UserError(f"{shown(text)} cannot name a file or folder; write it without special characters")
+
+
+def check_count(cells: int) -> None:
+    """Before so many cells are planned."""
+    if cells > MOST_CELLS:
+        raise UserError(f"this asks for {cells:,} cells, and {MOST_CELLS:,} are the most at once; ask for fewer")
 
 
 LISTS = {each.name for each in fields(Request) if each.type == tuple[str, ...]}
@@ -115,6 +137,8 @@ def seeds(given: int | str | Iterable[int]) -> tuple[int, ...]:
     if isinstance(given, bool):
         raise UserError(f"{given} is no number of seeds; write seeds=3 or seeds=[0, 1, 2]")
     if isinstance(given, int):
+        if given > MOST_CELLS:
+            raise UserError(f"{shown(given)} seeds are too many; {MOST_CELLS:,} are the most at once")
         return tuple(range(given))
     if not isinstance(given, str):
         return tuple(dict.fromkeys(int(seed) for seed in given))
@@ -125,10 +149,12 @@ def seeds(given: int | str | Iterable[int]) -> tuple[int, ...]:
             first, last = (int(span[1]), int(span[2])) if span else (int(word), int(word))
         except ValueError:
             raise UserError(
-                f"'{given}' is not a list of seeds; write whole numbers, as in --seeds 0,1,2 or 0-4"
+                f"'{shortened(given)}' is not a list of seeds; write whole numbers, as in --seeds 0,1,2 or 0-4"
             ) from None
-        if last < first or last - first >= 100_000:
-            raise UserError(f"'{word}' holds no seeds, or too many; write the smaller number first, as in 0-4")
+        if last < first or last - first >= MOST_CELLS or len(numbers) >= MOST_CELLS:
+            raise UserError(
+                f"'{shortened(word)}' holds no seeds, or too many; write the smaller number first, as in 0-4"
+            )
         numbers += range(first, last + 1)
     return tuple(dict.fromkeys(numbers))
 
@@ -145,7 +171,10 @@ def _assignments(given: str | Mapping[str, Any] | Iterable[str]) -> tuple[str, .
 def _values(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ",".join(map(_values, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    try:
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    except ValueError:  # Python prints no whole number of more than 4,300 digits
+        raise UserError(f"a value to set is {shown(value)}; choose a smaller one") from None
 
 
 def alternatives(assignment: str) -> list[str]:
@@ -186,6 +215,8 @@ def read(path: Path) -> list[Request]:
         suites = values.pop("suite", DEFAULT_SUITE)
         try:
             requests += [request(suite=suite, **values) for suite in ([suites] if isinstance(suites, str) else suites)]
+            if not requests:
+                raise UserError("expected at least one suite")
         except UserError as error:
             raise document.error((RUNS, i) if RUNS in document.values else (), str(error)) from None
     return requests
@@ -221,9 +252,8 @@ REQUESTS = "requests"  # the folder inside a results folder that holds what was 
 
 def remember(asked: Request) -> None:
     """Write a request into its results folder, so that others can tell what is left of it."""
-    plain = replace(
-        asked, results="results", force=False, take_over=False, device="auto"
-    )  # where and how it ran is not what was asked
+    # Where and how it ran is not what was asked.
+    plain = replace(asked, results="results", force=False, take_over=False, device="auto")
     name = f"{Path(asked.suite).stem}-{digests.of_values(as_values(plain))[:8]}.yaml"
     path = asked.folder / REQUESTS / name
     if not path.exists():

@@ -7,6 +7,7 @@ A rule that is broken is a Violation, in one sentence. `oodbench check-method FI
 """
 
 import inspect
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,9 +41,9 @@ def checks(method: type | str | Path) -> Iterator[str]:
 
 def _class_and_card(method: type | str | Path) -> tuple[Card, type]:
     if not isinstance(method, type):
-        path = Path(method).resolve()
-        if not path.is_file() or path.suffix != ".py":
+        if not os.path.isfile(method) or Path(method).suffix != ".py":
             raise UserError(f"there is no file '{method}' that ends in .py; give the path of a method's file")
+        path = Path(method).resolve()
         card = read_method(path, f"oodbench_plugin_{path.stem}")
         return card, load_class(card)
     try:

@@ -392,8 +392,8 @@ def test_what_is_no_plugin_file_is_told(plugin, tmp_path):
     for path in (tmp_path / "missing.py", tmp_path, plugin(name="no_suffix")):
         message = f"there is no plugin file '{path}'; give the path of a file that ends in .py"
         assert_refused(oodbench("list", "--plugin", path), message)
-    for path in (binary, nul):
-        assert_refused(oodbench("list", "--plugin", path), f"{path}:1: not valid Python: ")
+    assert_refused(oodbench("list", "--plugin", binary), f"{binary}: not a text file; expected Python in UTF-8")
+    assert_refused(oodbench("list", "--plugin", nul), f"{nul}:1: not valid Python: ")
 
 
 SCORE = "-out.logits[:, self.column]"

@@ -133,6 +133,12 @@ def test_an_archive_gives_back_its_files_in_their_folders(place, packing):
     assert unpacked(place, packed(FILES, packing)) == FILES
 
 
+def test_a_large_file_of_zeros_is_no_archive_and_is_not_read_to_its_end(tmp_path):
+    with open(tmp_path / "zeros.tar", "wb") as file:
+        file.truncate(2**40)
+    assert not is_archive(tmp_path / "zeros.tar")
+
+
 @every_packing
 def test_an_empty_archive_gives_nothing(place, packing):
     assert unpacked(place, packed({}, packing)) == {}

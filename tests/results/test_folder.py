@@ -14,6 +14,7 @@ import oodbench as package
 from oodbench.errors import UserError
 from oodbench.files import CannotWrite
 from oodbench.results import folder as folders
+from oodbench.results import result
 from oodbench.results.folder import SkippedWarning, read_folder, read_with
 from oodbench.results.result import read, write
 
@@ -298,8 +299,8 @@ def test_a_pipe_is_not_waited_for(home):
     os.mkfifo(home / "pipe.json")
     os.mkfifo(save(home / "other").parents[3] / "COLLECTION")
     assert read_folder(home)[1] == {
-        home / "other" / "COLLECTION": "cannot be read: not a regular file",
-        home / "pipe.json": "cannot be read: not a regular file",
+        home / "other" / "COLLECTION": "cannot be read: Not a regular file",
+        home / "pipe.json": "cannot be read: Not a regular file",
     }
 
 
@@ -314,7 +315,7 @@ def test_a_collection_whose_name_cannot_be_read_is_a_problem_and_its_results_are
 
 def test_a_file_that_vanishes_after_it_was_listed_is_a_problem(home, monkeypatch):
     (path,) = (home / "digits-c").rglob("*.json")
-    monkeypatch.setattr(Path, "read_bytes", lambda self: self.unlink() or os.stat(self))
+    monkeypatch.setattr(result, "read_regular", lambda path, most: path.unlink() or os.stat(path))
     assert read_folder(home / "digits-c") == ([], {path: "cannot be read: No such file or directory"})
 
 

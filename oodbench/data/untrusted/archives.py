@@ -6,6 +6,7 @@ small files through it takes 1.6 times as long.
 """
 
 import errno
+import os
 import tarfile
 import zipfile
 from pathlib import Path, PureWindowsPath
@@ -25,8 +26,13 @@ def is_archive(path: Path) -> bool:
 
 def _is_tar(path: Path) -> bool:
     try:
-        with open(path, "rb") as file, _Tar.open(fileobj=file):
-            return True
+        with open(path, "rb") as file:
+            # An empty archive is a few zeros. The reader of xz would follow many to their end.
+            if not any(file.read(tarfile.BLOCKSIZE)) and os.fstat(file.fileno()).st_size > AT_ONCE:
+                return False
+            file.seek(0)
+            with _Tar.open(fileobj=file):
+                return True
     except UserError:  # one, and not to be trusted
         return True
     except Exception:  # the formats' readers raise many kinds on damaged input

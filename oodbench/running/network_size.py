@@ -1,0 +1,67 @@
+"""How large a network would be, counted without memory for it: absurd widths are refused before they are built."""
+
+import os
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+
+from oodbench.config.cards import catalogue, load_class
+from oodbench.config.suite import Suite
+from oodbench.data import lookup
+from oodbench.errors import UserError, shortened
+
+TENSORS = 5_000  # of weights: a ResNet-1202 has 3,600, and even counting takes a millisecond for each
+BYTES = 12  # of a parameter in training: weight, gradient and momentum
+
+
+class _TooDeep(Exception):
+    pass
+
+
+def check(suite: Suite) -> None:
+    """Refuse a network whose training this machine has no memory for."""
+    choice = suite.contents.network
+    card = catalogue("networks")[choice.name]
+    if not any(parameter.type is int for parameter in card.parameters.values()):
+        return  # its authors said how large it is
+    sizes: list[int] = []
+
+    def add(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        sizes.append(0 if parameter is None else parameter.numel())
+        if len(sizes) > TENSORS:
+            raise _TooDeep
+
+    counting = register_module_parameter_registration_hook(add)
+    try:
+        with torch.device("meta"):  # tensors of a size, and no content
+            _, dim = load_class(card)(**choice.options).body(len(lookup.normalization(suite)[0]))
+            nn.Linear(dim, lookup.num_classes(suite))
+    except _TooDeep:
+        raise _refusal(suite, f"more than {TENSORS:,} layers") from None
+    except (RuntimeError, TypeError, OverflowError, MemoryError) as error:  # torch counts to 2**63
+        raise _refusal(suite, f"layers that torch cannot make: {shortened(str(error).partition(chr(10))[0])}") from None
+    finally:
+        counting.remove()
+    needed, memory = BYTES * sum(sizes), _memory()
+    if needed > memory:
+        raise _refusal(
+            suite, f"{sum(sizes):,} parameters, {_gibibytes(needed)} in training; this machine has {_gibibytes(memory)}"
+        )
+
+
+def _refusal(suite: Suite, size: str) -> UserError:
+    network = suite.contents.network
+    options = ", ".join(f"{name} {value}" for name, value in network.options.items())
+    return UserError(f"the network '{network.name}' ({options}) would need {size}; choose a smaller one")
+
+
+def _memory() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # a system that does not tell
+        return 2**42
+
+
+def _gibibytes(count: int) -> str:
+    return f"{count / 2**30:,.0f} GiB"
