@@ -32,7 +32,7 @@ class Sharing(Lender):
     """Gives every scorer the same outputs and the same network."""
 
     @contextmanager
-    def to(self, name: str, key: str, is_ours: bool) -> Iterator[Callable[[Outputs], Outputs]]:
+    def to(self, name: str, key: str, shipped: bool) -> Iterator[Callable[[Outputs], Outputs]]:
         yield lambda out: out
 
 

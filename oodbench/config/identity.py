@@ -145,6 +145,12 @@ def of_card(card: Card) -> str:
     return _stated(f"{card.kind.lower()}/{card.name}", card_digest(card))
 
 
+def is_shipped(card: Card) -> bool:
+    """Whether it is a method of oodbench and nobody has edited it."""
+    locked = lock().get(f"{card.kind.lower()}/{card.name}")
+    return card.is_ours and locked is not None and card_digest(card) in locked.digests
+
+
 def of_harness(name: str) -> str:
     return _stated(f"harness/{name}", harness_digest(name))
 

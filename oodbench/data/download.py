@@ -16,7 +16,7 @@ from oodbench.data import trust
 from oodbench.data.sources import Delivery, Listener, Progress, Unavailable, checksum
 from oodbench.data.store import data_folder
 from oodbench.errors import UserError
-from oodbench.files import claim
+from oodbench.files import Holder, claim
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,12 @@ class Url:
             partial.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise _cannot_write(partial, error) from None
-        with claim(partial.with_suffix(".lock"), wait=True):
+
+        def waiting(holder: Holder | None) -> None:
+            since = f" since {holder.since()}" if holder else ""
+            listener.tell(f"waiting for {holder or 'another process'}, which fetches it{since}; if it hangs, end it")
+
+        with claim(partial.with_suffix(".lock"), wait=True, waiting=waiting):
             kind, demanded = self._demanded()
             refused = self._refused()
             if self.expected is not None and refused.exists() and checksum(refused, kind) == demanded:

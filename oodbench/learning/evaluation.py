@@ -37,7 +37,7 @@ class KeyedScorer:
     scorer: Scorer
     name: str  # for messages
     key: str  # equal where code and values are
-    is_ours: bool = True  # and so tested to leave the network alone
+    shipped: bool = False  # with oodbench, and so tested to change nothing
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Evaluation:
         key = _fit_key(keyed, id_validation)
         if key not in self._scorers:
             started = time.perf_counter()
-            with self._lender.to(keyed.name, key, keyed.is_ours) as lent, torch.no_grad():
+            with self._lender.to(keyed.name, key, keyed.shipped) as lent, torch.no_grad():
                 fit(keyed.scorer, lent(train), validation and lent(validation))
             self._scorers[key] = keyed.scorer, time.perf_counter() - started
         scorer, fitting = self._scorers[key]
@@ -138,7 +138,7 @@ class Evaluation:
         key = fitted, images.digest
         if key not in self._scores:
             started = time.perf_counter()
-            with self._lender.to(keyed.name, fitted, keyed.is_ours) as lent:
+            with self._lender.to(keyed.name, fitted, keyed.shipped) as lent:
                 values = scores_of(scorer, out, lent)
             spent = time.perf_counter() - started
             if not values.isfinite().all():
@@ -156,7 +156,8 @@ def _fit_key(keyed: KeyedScorer, id_validation: ImagePart) -> str:
 def scores_of(scorer: Scorer, out: Outputs, lent: Callable[[Outputs], Outputs] = lambda some: some) -> Tensor:
     """One number per row of a fitted scorer, in parts of ROWS; `lent` gives it copies where others need the same."""
     with torch.no_grad():
-        return torch.cat([one_per_row(scorer, lent(some)) for some in out.split(ROWS)]).detach()
+        scores = torch.cat([one_per_row(scorer, lent(some)) for some in out.split(ROWS)])
+    return scores if scores.is_floating_point() else scores.double()
 
 
 def fit(scorer: Scorer, train: Outputs, validation: Outputs | None) -> None:
@@ -182,7 +183,7 @@ def rehearse(make: Callable[[], Scorer], model: Classifier, parts: Parts) -> Non
 
 def _rehearse(scorer: Scorer, train: Outputs, validation: Outputs | None) -> None:
     def lent(out: Outputs) -> Outputs:
-        return out.lent(lambda: train.model)
+        return out.lent(lambda: train.model, copied=True)
 
     with torch.no_grad():
         fit(scorer, lent(train), validation and lent(validation))
@@ -224,7 +225,7 @@ def one_per_row(scorer: Scorer, out: Outputs) -> Tensor:
     if isinstance(values, Tensor):
         values = values.detach().as_subclass(Tensor)
         if values.shape == (rows,) and not values.is_complex():
-            return values if values.is_floating_point() else values.double()
+            return values
         what = (
             f"complex numbers of shape {tuple(values.shape)}" if values.is_complex() else f"shape {tuple(values.shape)}"
         )

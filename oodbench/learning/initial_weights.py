@@ -1,8 +1,10 @@
 """Weights from a file of the user's, for `--init`. Nothing in such a file can run code."""
 
 import hashlib
+import os
+import zipfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from torch import Tensor
@@ -35,10 +37,20 @@ def _our_name(name: str) -> str:
     return f"body.{name}"
 
 
+def _refuse_bomb(file: IO[bytes]) -> None:
+    """Torch writes archives that are not compressed, and unpacks any into memory. Its older format is none."""
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as archive:
+            if sum(member.file_size for member in archive.infolist()) > os.fstat(file.fileno()).st_size:
+                raise ValueError("it unpacks to more than its own size")
+    file.seek(0)
+
+
 def read_weights(model: Classifier, path: Path) -> None:
     """Load a state dictionary, ours or a plain one, into the model; a misfit is told before anything is changed."""
     try:
         with open_regular(path) as file:
+            _refuse_bomb(file)
             contents: Any = torch.load(file, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise UserError(f"there is no file '{path}'; --init takes the weights of a trained network") from None

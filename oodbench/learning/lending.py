@@ -22,23 +22,24 @@ class Lender:
         self._weights: dict[str, Tensor] = {}  # as they were when they were first shared
 
     @contextmanager
-    def to(self, name: str, key: str, is_ours: bool) -> Iterator[Callable[[Outputs], Outputs]]:
-        """Turns outputs into copies for one call of a scorer; fails it if it changed the network meanwhile.
+    def to(self, name: str, key: str, shipped: bool) -> Iterator[Callable[[Outputs], Outputs]]:
+        """Turns outputs into those for one call of a scorer; fails it if it changed the network meanwhile.
 
-        One of our own shares the weights, which are compared and put right, since a copy for each would take much
-        memory. A plugin has weights of its own too: it may go on changing them when its turn is over.
+        One that oodbench ships is tested to change nothing, so it gets no copies, which would take memory; the weights
+        are compared all the same. Any other has outputs and weights of its own: it may go on changing them when its
+        turn is over.
         """
 
         def network() -> Classifier:
             if key not in self._networks:
-                self._networks[key] = self._lent(own_weights=not is_ours)
+                self._networks[key] = self._lent(own_weights=not shipped)
             return self._networks[key]
 
         changed: list[str] = []
         try:
-            yield lambda out: out.lent(network)
+            yield lambda out: out.lent(network, copied=not shipped)
         finally:
-            if key in self._networks and is_ours:
+            if key in self._networks and shipped:
                 changed = _restore(self.model, self._weights)
             elif key in self._networks:
                 changed = _restore(self._networks[key], _tensors(self.model))

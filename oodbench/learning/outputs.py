@@ -33,13 +33,15 @@ class Outputs:
             y = None if self.y is None else self.y[some]
             yield Outputs(self.model, self.images[some], self.features[some], self.logits[some], y)
 
-    def lent(self, network: Callable[[], Classifier]) -> "Outputs":
-        """The same as copies, for one call of one scorer; `network` is asked for that scorer's own network.
+    def lent(self, network: Callable[[], Classifier], copied: bool) -> "Outputs":
+        """The same for one call of one scorer, `copied` or not; `network` is asked for that scorer's own network.
 
         A copy is made when it is asked for and not before: most scorers look at features or logits alone.
         """
         lent = object.__new__(_Lent)
         vars(lent).update(_of=self, _network=network)
+        if not copied:
+            vars(lent).update(images=self.images, features=self.features, logits=self.logits, y=self.y)
         return lent
 
 
@@ -59,6 +61,9 @@ class _Lent(Outputs):
         """Pictures are decoded anew for everybody."""
         images = self._of.images
         return images if isinstance(images, Streamed) else _copy(images)
+
+
+_Lent.__name__ = "Outputs"  # as Python's own messages shall call it
 
 
 def _copy(values: Tensor) -> Tensor:

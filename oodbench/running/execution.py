@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from oodbench import digests
+from oodbench.config import identity
 from oodbench.config.registry import Component
 from oodbench.config.suite import Setting
 from oodbench.data import lookup
@@ -177,7 +178,7 @@ def score_one(cell: Cell, at: Workplace) -> Result:
 
 def keyed(scorer: Component) -> KeyedScorer:
     """A component of a plan as `learning` knows it."""
-    return KeyedScorer(scorer.make(), scorer.card.name, repr(scorer.identity()), scorer.card.is_ours)
+    return KeyedScorer(scorer.make(), scorer.card.name, repr(scorer.identity()), identity.is_shipped(scorer.card))
 
 
 def _evaluation(cell: Cell, at: Workplace) -> Evaluation:

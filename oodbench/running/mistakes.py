@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from oodbench.config.cards import NEEDS, Card
+from oodbench.config.identity import is_shipped
 from oodbench.config.registry import Component
 from oodbench.errors import UserError, said
 from oodbench.files import CannotWrite
@@ -25,8 +26,8 @@ def at_work(component: Component) -> Iterator[None]:
 
 @contextmanager
 def isolated(component: Component) -> Iterator[None]:
-    """What is global is afterwards as it was; our own methods are tested not to touch what others define."""
-    with isolation.state_restored(), nullcontext() if component.card.is_ours else definitions.restored():
+    """What is global is afterwards as it was; what oodbench ships is tested not to touch what others define."""
+    with isolation.state_restored(), nullcontext() if is_shipped(component.card) else definitions.restored():
         yield
 
 

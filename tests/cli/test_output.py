@@ -209,16 +209,12 @@ def test_help_is_shown_in_any_width(command, columns, monkeypatch):
     assert "--debug" in assert_done(oodbench(command, "--help"))
 
 
-@pytest.mark.parametrize("closing", ["sys.stdout.close()", "os.close(1)", "sys.stderr.close()"])
-def test_a_plugin_that_closes_a_stream_fails_no_cell(tmp_path, closing):
+def test_a_plugin_that_closes_the_streams_takes_them_from_nobody(tmp_path):
+    closing = "sys.stdout.close(); sys.stderr.close()"
     plugin = tmp_path / "closing.py"
     closes = f"    def train(self, model, data, loop):\n        import os, sys\n        {closing}\n"
     plugin.write_text(PLUGIN.replace("Mine", "Closing") + closes + "        super().train(model, data, loop)\n")
     arguments = ["run", "--suite", "digits-c", "--preset", "smoke", "--methods", "closing,msp"]
     command = [*arguments, "--plugin", str(plugin), "--results", str(tmp_path / "results")]
     done = subprocess.run([sys.executable, "-m", "oodbench", *command], capture_output=True, text=True)
-    if closing == "os.close(1)":  # and then the training had something to say
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1) and CLOSED in done.stderr
-        again = [sys.executable, "-m", "oodbench", *command, "--methods", "msp"]
-        done = subprocess.run(again, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "") and "The same table: " in done.stdout

@@ -114,9 +114,7 @@ def test_what_an_error_quotes_is_short():
     assert shortened("x" * QUOTED) == "x" * QUOTED
     assert shortened("x" * 1_000) == "x" * QUOTED + "... (1,000 letters)"
     assert shown(16**5_000) == "a whole number of thousands of digits"
-    assert (
-        str(unknown("key", "k" * 10**6, ["lr"])) == f"unknown key '{'k' * QUOTED}... (1,000,000 letters)'; known: lr"
-    )
+    assert str(unknown("key", "k" * 10**6, ["lr"])) == f"unknown key '{'k' * QUOTED}... (1,000,000 letters)'; known: lr"
     long = str(UserError(f"cannot read '{'y' * 5_000}'; check the name"))
     assert len(long) < LINE and long.startswith("cannot read 'yyy") and long.endswith("yyy'; check the name")
 

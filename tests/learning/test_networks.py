@@ -1,6 +1,7 @@
 """Networks and the weights they start from: what is computed, and what the published files are called inside."""
 
 import hashlib
+import zipfile
 
 import pytest
 import torch
@@ -234,3 +235,15 @@ def test_an_unknown_model_of_timm_is_answered_with_near_ones():
 def test_a_network_that_cannot_be_is_refused(name, options, message):
     with pytest.raises(UserError, match=message):
         network(name, **options).body(3)
+
+
+def test_weights_that_unpack_to_more_than_their_file_are_refused(tmp_path, new_model):
+    model, path = new_model(), tmp_path / "weights.pt"
+    torch.save(model.state_dict(), path)
+    read_weights(model, path)
+    with zipfile.ZipFile(path) as stored, zipfile.ZipFile(tmp_path / "bomb.pt", "w", zipfile.ZIP_DEFLATED) as bomb:
+        for member in stored.infolist():
+            bomb.writestr(member.filename, stored.read(member))
+        bomb.writestr("zeros", bytes(2**20))
+    with pytest.raises(UserError, match="is not a file of weights .it unpacks to more than its own size.; save one"):
+        read_weights(model, tmp_path / "bomb.pt")
