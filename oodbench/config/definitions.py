@@ -185,8 +185,9 @@ class _Writer:
         words = []
         for name, value in ast.iter_fields(node):
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and name == "body":
-                value = [each for each in _without_docstring(node) if not _is_descriptive(each)]
+                value = _without_docstring(node)
             if isinstance(node, ast.ClassDef) and name == "body":
+                value = [each for each in value if not _is_descriptive(each)]
                 words += [self._annotation(each) for each in node.body]
             if value in (None, []) or name in IGNORED_FIELDS:
                 continue
@@ -248,7 +249,8 @@ def _without_docstring(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionD
 def _is_descriptive(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.AnnAssign):
         return isinstance(statement.target, ast.Name) and statement.target.id in DESCRIPTIVE
-    return isinstance(statement, ast.Assign) and _bound([statement]) <= DESCRIPTIVE
+    names = _bound([statement]) if isinstance(statement, ast.Assign) else set()
+    return bool(names) and names <= DESCRIPTIVE  # `self.x = y` binds no name, and counts
 
 
 @cache

@@ -115,3 +115,15 @@ def test_a_local_name_is_not_taken_for_a_definition(tmp_path):
 def test_definitions_that_call_each_other_end(tmp_path):
     text = "def main(x):\n    return other(x)\n\ndef other(x):\n    return main(x)\n"
     assert digest(tmp_path, a=text) != digest(tmp_path, a=text.replace("main(x)\n", "main(x + 1)\n"))
+
+
+@pytest.mark.parametrize("statement", ["self.scale = {}", "group = {}\n        self.x = group", "self.rows[0] = {}"])
+def test_what_a_method_sets_on_itself_counts(tmp_path, statement):
+    text = "class main:\n    group = 'A'\n    def fit(self):\n        "
+    first, second = (digest(tmp_path, a=text + statement.format(value)) for value in (1, 2))
+    assert first != second
+
+
+def test_what_a_class_says_of_itself_does_not_count(tmp_path):
+    first, second = (digest(tmp_path, a=f"class main:\n    group = {group!r}\n    k = 3\n") for group in "AB")
+    assert first == second
