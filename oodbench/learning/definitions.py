@@ -5,8 +5,9 @@ Only code that replaces some on purpose is met here, but a number must not depen
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from operator import attrgetter, is_
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -28,6 +29,7 @@ WATCHED = (
     *("hashlib", "io", "json", "json.encoder", "math", "nt", "os", "pathlib", "posix", "random", "shutil"),
     *("statistics", "sys", "tempfile", "time", "traceback", "zipfile"),
 )
+BODY = ("__code__", "__defaults__", "__kwdefaults__")  # of a function
 ENDING = ("_exit", "execv", "execve")  # functions of `os` after which a process is over, with status 0 if they like
 
 
@@ -39,7 +41,8 @@ def restored() -> Iterator[None]:
     is for code that is not ours.
     """
     before = [(owner, dict(vars(owner))) for owner in _owners()]
-    bodies = [(each, _body(each)) for _, names in before for each in names.values() if type(each) is FunctionType]
+    functions = [each for _, names in before for each in names.values() if type(each) is FunctionType]
+    bodies = {part: _of_each(functions, part) for part in BODY}
     process = os.getpid()
     for module in {os, sys.modules[os.name]}:
         for name in ENDING:
@@ -52,10 +55,12 @@ def restored() -> Iterator[None]:
             os.dup2(copy, number)
             os.close(copy)
         for owner, names in before:
-            _restore(owner, names)
-        for function, body in bodies:
-            if _body(function) != body:
-                function.__code__, function.__defaults__, function.__kwdefaults__ = body
+            if not _are(vars(owner).values(), names.values()):
+                _restore(owner, names)
+        for part, values in bodies.items():
+            if not _are(_of_each(functions, part), values):
+                for function, value in zip(functions, values, strict=True):
+                    setattr(function, part, value)
 
 
 def _is_open(number: int) -> bool:
@@ -66,8 +71,13 @@ def _is_open(number: int) -> bool:
     return True
 
 
-def _body(function: FunctionType) -> tuple[Any, ...]:
-    return function.__code__, function.__defaults__, function.__kwdefaults__
+def _of_each(functions: list[FunctionType], part: str) -> list[Any]:
+    return list(map(attrgetter(part), functions))
+
+
+def _are(some: Collection[Any], others: Collection[Any]) -> bool:
+    """Whether these are the very objects, in this order: there are tens of thousands, so Python's own loop looks."""
+    return len(some) == len(others) and all(map(is_, some, others))
 
 
 def _unless_in(process: int, ending: Callable[..., object]) -> Callable[..., object]:
@@ -100,11 +110,10 @@ def _restore(owner: Any, names: dict[str, Any]) -> None:
         if current.get(name, owner) is not value and _is_definition(owner, name, value):
             with suppress(TypeError, AttributeError):  # of built-in classes nothing can be changed
                 setattr(owner, name, value)
-    if isinstance(owner, type):
-        inherited = {name for base in owner.__mro__[1:] for name in vars(base)}
-        for name in [name for name in current if name not in names and name in inherited]:
-            if _is_definition(owner, name, current[name]):
-                delattr(owner, name)  # which would hide what is inherited
+    for name in [name for name in current if name not in names] if isinstance(owner, type) else ():
+        is_inherited = any(name in vars(base) for base in owner.__mro__[1:])
+        if is_inherited and _is_definition(owner, name, current[name]):
+            delattr(owner, name)  # which would hide what is inherited
 
 
 def _is_definition(owner: Any, name: str, value: Any) -> bool:
