@@ -1,6 +1,7 @@
 """W. Liu et al., Energy-based Out-of-distribution Detection, NeurIPS 2020."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -10,6 +11,8 @@ from oodbench import Outputs, Scorer, UserError, functional
 @dataclass
 class Energy(Scorer):
     """Free energy of the logits."""
+
+    reads: ClassVar[str | None] = "logits"
 
     temperature: float = 1.0  # T
 

@@ -1,6 +1,7 @@
 """Y. Sun et al., Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,6 +19,8 @@ def _normalized(features: Tensor) -> Tensor:
 @dataclass
 class KNN(Scorer):
     """Distance to the k-th nearest training row among normalised features."""
+
+    reads: ClassVar[str | None] = "distances"
 
     k: int = 50
 

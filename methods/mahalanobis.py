@@ -4,6 +4,7 @@ On penultimate features alone, without the input step unless asked for.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from oodbench import Outputs, Scorer, UserError
 @dataclass
 class Mahalanobis(Scorer):
     """Half the squared Mahalanobis distance to the nearest class mean, under one covariance for all classes."""
+
+    reads: ClassVar[str | None] = "distances"
 
     magnitude: float = 0.0  # epsilon of a step towards the nearest class, in pixel units of [0, 1]
 

@@ -1,6 +1,7 @@
 """D. Hendrycks and K. Gimpel, A Baseline for Detecting Misclassified and Out-of-Distribution Examples, ICLR 2017."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -10,6 +11,8 @@ from oodbench import Outputs, Scorer
 @dataclass
 class MSP(Scorer):
     """Maximum softmax probability, negated."""
+
+    reads: ClassVar[str | None] = "logits"
 
     def score(self, out: Outputs) -> Tensor:
         return -out.logits.softmax(dim=-1).amax(dim=-1)

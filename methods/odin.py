@@ -1,6 +1,7 @@
 """S. Liang et al., Enhancing the Reliability of Out-of-distribution Image Detection in Neural Networks, ICLR 2018."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +13,8 @@ from oodbench import Outputs, Scorer, UserError
 @dataclass
 class ODIN(Scorer):
     """Maximum softmax probability at a high temperature, after a small step towards the predicted class."""
+
+    reads: ClassVar[str | None] = "gradients"
 
     temperature: float = 1000.0  # T
     magnitude: float = 0.0014  # epsilon, in pixel units of [0, 1]

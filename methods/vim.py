@@ -1,7 +1,7 @@
 """H. Wang et al., ViM: Out-Of-Distribution with Virtual-logit Matching, CVPR 2022."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -12,6 +12,8 @@ from oodbench import Outputs, Scorer, UserError, functional
 @dataclass
 class ViM(Scorer):
     """Energy plus a virtual logit: what of the feature lies outside the principal space of the training features."""
+
+    reads: ClassVar[str | None] = "features and head"
 
     dim: int | Literal["auto"] = "auto"  # D, of the principal space
 

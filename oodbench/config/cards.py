@@ -24,6 +24,7 @@ NEEDS = {  # what a method may ask for, in its `needs`
     "Trainer": ("wild", "environments", "views", "outliers"),
     "Scorer": ("validation", "nonnegative-features", "feature-maps", "ood-head"),
 }
+READS = ("logits", "features and head", "distances", "gradients")  # what a scorer may read, as tables order them
 NOT_YET = frozenset({"views", "outliers", "feature-maps", "ood-head"})  # words that this version knows and cannot serve
 KINDS = tuple(NEEDS)
 CATALOGUES = {"networks": "learning.networks", "datasets": "data.sets"}  # their packages
@@ -44,6 +45,7 @@ class Card:
     parameters: dict[str, Parameter]
     display: str  # how tables print it
     group: str | None = None  # of a table's rows, where the method names its own
+    reads: str | None = None  # of a scorer, what its numbers come from: one of READS
     needs: frozenset[str] = frozenset()
     scorer: str | None = None  # of a trainer, unless the user names another
     starts_from: str | None = None  # the trainer whose weights a trainer fine-tunes
@@ -51,6 +53,7 @@ class Card:
     source: str | None = None  # of a data set
     made_from: str | None = None  # the data set that one is made from by our code
     nonnegative_features: bool | None = None  # of a network, where that is certain
+    feature_maps: bool | None = None  # whether a network has maps before pooling, where that is certain
 
     @property
     def is_ours(self) -> bool:
@@ -116,6 +119,8 @@ def _card(node: ast.ClassDef, tree: ast.Module, path: Path, module: str, name: s
 def _said_of_method(body: Body, kind: str) -> dict[str, Any]:
     """The class variables that a trainer or scorer may set, as fields of its card."""
     said: dict[str, Any] = {name: body.text(name) for name in ("group", "scorer", "starts_from")}
+    if kind == "Scorer":
+        said["reads"] = _checked_reads(body)
     needs, search = (body.variables.get(name) for name in ("needs", "search"))
     if needs is not None:
         said["needs"] = _checked_needs(needs.value, kind, needs.where)
@@ -126,6 +131,13 @@ def _said_of_method(body: Body, kind: str) -> dict[str, Any]:
             raise UserError(f"{search.where}: {error}") from None
         said["search"] = {name: text for name, text in stated.items() if name not in body.fixed}
     return said
+
+
+def _checked_reads(body: Body) -> str | None:
+    reads = body.text("reads")
+    if reads is not None and reads not in READS:
+        raise UserError(f"{body.variables['reads'].where}: {unknown('kind of reading', reads, READS)}")
+    return reads
 
 
 def _checked_needs(needs: Any, kind: str, where: str) -> frozenset[str]:
@@ -147,7 +159,7 @@ def _spelled(class_name: str, name: str) -> str:
 
 def _said_of_piece(body: Body) -> dict[str, Any]:
     """The same of a data set or network; what is not set keeps its default."""
-    stated = {name: body.value(name) for name in ("name", "source", "made_from", "nonnegative_features")}
+    stated = {name: body.value(name) for name in ("name", "source", "made_from", "nonnegative_features", "feature_maps")}
     return {name: value for name, value in stated.items() if value is not None}
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from oodbench import digests
 
 DESCRIPTIVE = frozenset(
-    {"display", "group", "search", "nonnegative_features"}
+    {"display", "group", "reads", "search", "nonnegative_features", "feature_maps"}
 )  # what a class says of itself and no number depends on
 IGNORED_FIELDS = frozenset({"ctx", "type_comment", "type_params", "kind", "annotation", "returns"})
 Definition = tuple[str, str]  # module and name

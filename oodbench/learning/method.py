@@ -100,6 +100,8 @@ class Scorer(ABC):
 
     display: ClassVar[str | None] = None  # as of a trainer
     group: ClassVar[str | None] = None
+    # "logits", "features and head", "distances" or "gradients": the rows of a table stand under it.
+    reads: ClassVar[str | None] = None
     # Of "validation", "nonnegative-features"; to come: "feature-maps", "ood-head".
     needs: ClassVar[frozenset[str]] = frozenset()
 

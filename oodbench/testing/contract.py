@@ -156,6 +156,8 @@ def agrees_with_its_card(subject: Subject, problem: Toy) -> None:
         require(said == is_so, f"the source has {said} for '{name}', the class {is_so}")
     variables: dict[str, tuple[Any, Any]] = {"needs": (card.needs, cls.needs), "group": (card.group, cls.group)}
     variables["display"] = (card.display, vars(cls).get("display") or card.display)
+    if card.kind == "Scorer":
+        variables["reads"] = (card.reads, cls.reads)
     if card.kind == "Trainer":
         search = {name: text for name, text in cls.search.items() if name in card.parameters}
         variables |= {"scorer": (card.scorer or DEFAULT_SCORER, cls.scorer), "search": (card.search, search)}
