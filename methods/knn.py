@@ -6,18 +6,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from oodbench import Outputs, Scorer, UserError
-
-ROWS, BANK_ROWS = 1024, 8192  # compared at a time: 64 MB of distances, whatever the bank
-
-
-def _normalized(features: Tensor) -> Tensor:
-    features = features.double()  # in float32 the differences of near rows cancel away
-    return features / (torch.linalg.vector_norm(features, dim=-1, keepdim=True) + 1e-10)
+from oodbench import BankScorer, Block, Outputs, UserError
 
 
 @dataclass
-class KNN(Scorer):
+class KNN(BankScorer):
     """Distance to the k-th nearest training row among normalised features."""
 
     reads: ClassVar[str | None] = "distances"
@@ -33,19 +26,17 @@ class KNN(Scorer):
             raise UserError(
                 f"knn.k={self.k} is out of range; choose 1 to {len(train.features)}, the number of training rows"
             )
-        self.bank = train.features
+        super().fit(train)
 
-    def score(self, out: Outputs) -> Tensor:
-        return torch.cat([self._distance(_normalized(rows)) for rows in out.features.split(ROWS)])
+    def start(self, out: Outputs) -> Tensor:
+        return out.unit.new_empty(len(out.unit), 0)
 
-    def _distance(self, rows: Tensor) -> Tensor:
-        """||a - b||^2 = ||a||^2 + (||b||^2 - 2 a'b), the k smallest brackets kept from part to part of the bank."""
-        nearest = rows.new_empty(len(rows), 0)
-        for part in self.bank.split(BANK_ROWS):
-            bank = _normalized(part)
-            found = self._smallest(torch.addmm(bank.square().sum(dim=-1), rows, bank.T, alpha=-2))
-            nearest = self._smallest(torch.cat([nearest, found], dim=-1))
-        return (rows.square().sum(dim=-1) + nearest.amax(dim=-1)).clamp(min=0).sqrt()
+    def meet(self, carried: Tensor, out: Outputs, block: Block) -> Tensor:
+        """||a - b||^2 = ||a||^2 + (||b||^2 - 2 a'b), the k smallest brackets carried on."""
+        return self._smallest(torch.cat([carried, self._smallest(block.brackets)], dim=-1))
 
     def _smallest(self, values: Tensor) -> Tensor:
         return values.topk(min(self.k, values.shape[-1]), dim=-1, largest=False, sorted=False).values
+
+    def finish(self, carried: Tensor, out: Outputs) -> Tensor:
+        return (out.unit.square().sum(dim=-1) + carried.amax(dim=-1)).clamp(min=0).sqrt()

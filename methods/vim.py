@@ -23,11 +23,7 @@ class ViM(Scorer):
 
     def fit(self, train: Outputs, validation: Outputs | None = None) -> None:
         features = train.features.double()
-        weight, bias = train.model.head.weight.detach().double(), train.model.head.bias.detach().double()
-        # A head whose rows sum to zero, as of a linear probe with L2, has rank K - 1 up to the rounding of its float32
-        # weights; the default cut, which is that of float64, would invert that rounding.
-        cut = max(weight.shape) * torch.finfo(torch.float32).eps
-        self.origin = -torch.linalg.pinv(weight, rtol=cut) @ bias  # o
+        self.origin = functional.origin(train.weight, train.bias)  # o
         centred = features - self.origin
         _, eigenvectors = torch.linalg.eigh(centred.T @ centred / len(features))  # eigenvalues ascend
         size = features.shape[1]

@@ -22,6 +22,9 @@ _PUBLIC = {
     "Trainer": "oodbench.learning.method",
     "DomainTrainer": "oodbench.learning.method",
     "Scorer": "oodbench.learning.method",
+    "BankScorer": "oodbench.learning.method",
+    "Block": "oodbench.learning.method",
+    "ReshapingScorer": "oodbench.learning.method",
     "Outputs": "oodbench.learning.method",
     "Batch": "oodbench.learning.method",
     "Classifier": "oodbench.learning.method",
@@ -39,12 +42,15 @@ if TYPE_CHECKING:
     from oodbench.api import run as run
     from oodbench.api import table as table
     from oodbench.errors import UserError as UserError
+    from oodbench.learning.method import BankScorer as BankScorer
     from oodbench.learning.method import Batch as Batch
+    from oodbench.learning.method import Block as Block
     from oodbench.learning.method import Classifier as Classifier
     from oodbench.learning.method import Data as Data
     from oodbench.learning.method import DomainTrainer as DomainTrainer
     from oodbench.learning.method import Loop as Loop
     from oodbench.learning.method import Outputs as Outputs
+    from oodbench.learning.method import ReshapingScorer as ReshapingScorer
     from oodbench.learning.method import Scorer as Scorer
     from oodbench.learning.method import Trainer as Trainer
     from oodbench.learning.outputs import forward as forward

@@ -25,10 +25,10 @@ NEEDS = {  # what a method may ask for, in its `needs`
     "Scorer": ("validation", "nonnegative-features", "feature-maps", "ood-head"),
 }
 READS = ("logits", "features and head", "distances", "gradients")  # what a scorer may read, as tables order them
-NOT_YET = frozenset({"views", "outliers", "feature-maps", "ood-head"})  # words that this version knows and cannot serve
+NOT_YET = frozenset({"views", "outliers", "ood-head"})  # words that this version knows and cannot serve
 KINDS = tuple(NEEDS)
 CATALOGUES = {"networks": "learning.networks", "datasets": "data.sets"}  # their packages
-PARTLY_MADE = ("DomainTrainer",)  # classes of the interface that have hyperparameters themselves
+PARTLY_MADE = ("DomainTrainer", "BankScorer", "ReshapingScorer")  # classes of the interface that methods build on
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,8 @@ def _spelled(class_name: str, name: str) -> str:
 
 def _said_of_piece(body: Body) -> dict[str, Any]:
     """The same of a data set or network; what is not set keeps its default."""
-    stated = {name: body.value(name) for name in ("name", "source", "made_from", "nonnegative_features", "feature_maps")}
+    names = ("name", "source", "made_from", "nonnegative_features", "feature_maps")
+    stated = {name: body.value(name) for name in names}
     return {name: value for name, value in stated.items() if value is not None}
 
 

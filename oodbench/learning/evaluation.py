@@ -1,11 +1,16 @@
-"""One network under every scorer: each split passes once, each scorer is fitted once."""
+"""One network under every scorer: each split passes once, each scorer is fitted once.
+
+Scorers that oodbench ships are scored together, some rows under all of them and then the next: what several compute of
+the same rows is computed once and then makes room.
+"""
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -15,12 +20,13 @@ from torch import Tensor
 from oodbench.data.image_part import ImagePart
 from oodbench.data.parts import Parts
 from oodbench.errors import UserError, place_of
+from oodbench.learning.bank import compare
 from oodbench.learning.checkpoint import load_tensors, save_tensors
 from oodbench.learning.lending import Lender
 from oodbench.learning.loop import Failed
-from oodbench.learning.method import Scorer
+from oodbench.learning.method import BankScorer, Scorer
 from oodbench.learning.networks import Classifier
-from oodbench.learning.outputs import Outputs, forward
+from oodbench.learning.outputs import Outputs, forward, forward_reading
 from oodbench.learning.rows import as_rows
 
 ROWS = 2048  # scored at a time: what a scorer needs for a row is not needed for all rows at once
@@ -51,29 +57,39 @@ class SplitScores:
 
 
 class Evaluation:
-    """Scores the test splits; outputs, fitted scorers and scores are remembered by content for the next cell."""
+    """Scores the test splits; outputs, fitted scorers and scores are remembered by content for the next cell.
+
+    `expected` are scorers that will be asked for too: those that oodbench ships are scored with the first.
+    """
 
     def __init__(
-        self, model: Classifier, labelled: ImagePart, outputs_file: Callable[[str], Path] | None = None
+        self,
+        model: Classifier,
+        labelled: ImagePart,
+        outputs_file: Callable[[str], Path] | None = None,
+        expected: Iterable[KeyedScorer] = (),
     ) -> None:
         self.model, self.labelled = model, labelled
         self._file = outputs_file  # that of images with a digest, if their outputs shall outlive the run
+        self._expected = [each for each in expected if each.shipped]
+        self._alone: set[str] = set()  # keys of expected scorers that failed: when they are asked for, they say why
         self._outputs: dict[str, tuple[Outputs, float]] = {}
+        self._maps: dict[tuple[str, str], Tensor] = {}  # what scorers read in feature maps, by scorer and images
         self._scorers: dict[str, tuple[Scorer, float]] = {}
         self._scores: dict[tuple[str, str], tuple[Tensor, float]] = {}
         self._lender = Lender(model)
 
     def score(self, keyed: KeyedScorer, parts: Parts) -> tuple[dict[str, SplitScores], dict[str, float]]:
         """Scores and predictions of the three test splits, and the seconds each stage took when it was done."""
-        scorer, seconds = self.fitted(keyed, parts.id_validation)
+        seconds = self.fitted(keyed, parts.id_validation)[1]
         seconds["score"] = 0.0
         scored = {}
         for split in TEST_SPLITS:
             images: ImagePart = getattr(parts, split)
             if split == "semantic" and len(images) == 0:
                 continue  # a suite of generalisation alone
-            out, spent = self._pass(images)
-            values, scoring = self._scored(keyed, _fit_key(keyed, parts.id_validation), scorer, out, images)
+            out, spent = self._pass(images, keyed)
+            values, scoring = self._scored(keyed, parts.id_validation, out, images)
             seconds["forward"] += spent
             seconds["score"] += scoring
             predictions = out.logits.argmax(dim=-1).cpu().numpy().astype(np.int16)
@@ -84,12 +100,14 @@ class Evaluation:
 
     def fitted(self, keyed: KeyedScorer, id_validation: ImagePart) -> tuple[Scorer, dict[str, float]]:
         """The scorer, fitted on the labelled images, and the seconds of the passes and the fit."""
-        train, passing = self._pass(self.labelled, labels=True)
+        train, passing = self._pass(self.labelled, keyed, labels=True)
         if "nonnegative-features" in keyed.scorer.needs:
             _refuse_negative(keyed.name, train.features[:ROWS])
         validation = None
         if "validation" in keyed.scorer.needs:
-            validation, spent = self._pass(id_validation, labels=True)
+            if len(id_validation) == 0:
+                raise Failed(f"'{keyed.name}' needs ID validation images, and this setting has none")
+            validation, spent = self._pass(id_validation, keyed, labels=True)
             passing += spent
         key = _fit_key(keyed, id_validation)
         if key not in self._scorers:
@@ -100,17 +118,29 @@ class Evaluation:
         scorer, fitting = self._scorers[key]
         return scorer, {"forward": passing, "fit": fitting}
 
-    def _pass(self, images: ImagePart, labels: bool = False) -> tuple[Outputs, float]:
-        if images.digest not in self._outputs:
+    def _pass(self, images: ImagePart, keyed: KeyedScorer, labels: bool = False) -> tuple[Outputs, float]:
+        """The outputs for a scorer, with what it reads in feature maps, and the seconds of their pass."""
+        needs_maps = "feature-maps" in keyed.scorer.needs
+        if images.digest not in self._outputs or (needs_maps and (keyed.key, images.digest) not in self._maps):
             y = torch.from_numpy(images.labels) if labels else None
-            timed = self._read(images, y)
+            readers = [each for each in self._with(keyed) if "feature-maps" in each.scorer.needs]
+            timed = None if readers else self._read(images, y)
             if timed is None:
                 started = time.perf_counter()
-                out = forward(self.model, as_rows(images.images), y)
+                methods = {each.key: each.scorer.read_maps for each in readers}
+                out, read = forward_reading(self.model, as_rows(images.images), methods, y)
+                self._maps |= {(key, images.digest): values for key, values in read.items()}
                 timed = out, time.perf_counter() - started
                 self._write(images, *timed)
-            self._outputs[images.digest] = timed
-        return self._outputs[images.digest]
+            self._outputs.setdefault(images.digest, timed)
+        out, seconds = self._outputs[images.digest]
+        return (replace(out, maps=self._maps[keyed.key, images.digest]) if needs_maps else out), seconds
+
+    def _with(self, keyed: KeyedScorer) -> list[KeyedScorer]:
+        """The scorer, and those that are done along with it."""
+        if not keyed.shipped:
+            return [keyed]
+        return [keyed, *(each for each in self._expected if each.key not in {keyed.key, *self._alone})]
 
     def _write(self, images: ImagePart, out: Outputs, seconds: float) -> None:
         if self._file is not None:
@@ -133,19 +163,92 @@ class Evaluation:
         return Outputs(self.model, as_rows(images.images), features, logits, y), contents["seconds"]
 
     def _scored(
-        self, keyed: KeyedScorer, fitted: str, scorer: Scorer, out: Outputs, images: ImagePart
+        self, keyed: KeyedScorer, id_validation: ImagePart, out: Outputs, images: ImagePart
     ) -> tuple[Tensor, float]:
-        key = fitted, images.digest
+        key = _fit_key(keyed, id_validation), images.digest
         if key not in self._scores:
-            started = time.perf_counter()
-            with self._lender.to(keyed.name, fitted, keyed.shipped) as lent:
-                values = scores_of(scorer, out, lent)
-            spent = time.perf_counter() - started
-            if not values.isfinite().all():
-                bad = int((~values.isfinite()).sum())
-                raise Failed(f"'{keyed.name}' gave {bad} of {len(images)} scores that are not finite")
-            self._scores[key] = values, spent
-        return self._scores[key]
+            self._score_together(self._ready(keyed, id_validation, images), out, images)
+        values, spent = self._scores[key]
+        bad = int((~values.isfinite()).sum())
+        if bad:
+            del self._scores[key]  # the next cell shall try anew
+            raise Failed(f"'{keyed.name}' gave {bad} of {len(images)} scores that are not finite")
+        return values, spent
+
+    def _ready(self, keyed: KeyedScorer, id_validation: ImagePart, images: ImagePart) -> "list[_Turn]":
+        """The scorer, fitted, and before it the expected ones that have yet to score these images.
+
+        What an expected one does wrong is told when it is asked for; until then the others go on without it.
+        """
+        turns = []
+        for each in self._with(keyed)[::-1]:
+            key = _fit_key(each, id_validation)
+            if (key, images.digest) in self._scores:
+                continue
+            try:
+                scorer = self.fitted(each, id_validation)[0]
+                turns.append(_Turn(each, key, scorer, self._maps.get((each.key, images.digest))))
+            except Exception:
+                if each is keyed:
+                    raise
+                self._alone.add(each.key)
+        return turns
+
+    def _score_together(self, turns: "list[_Turn]", out: Outputs, images: ImagePart) -> None:
+        """The last turn is of the scorer that was asked for; others that fail are left out until they are asked for."""
+        asked = turns[-1]
+        for start in range(0, len(images), ROWS):
+            rows = slice(start, start + ROWS)
+            shared = out.rows(rows)
+            for some in _side_by_side(turns):
+                started = time.perf_counter()
+                try:
+                    self._take_turns(some, shared, rows)
+                except Exception:
+                    if some == [asked]:
+                        raise
+                    turns = [each for each in turns if each not in some]
+                    self._alone |= {each.keyed.key for each in some}
+                    if asked in some:
+                        return self._score_together([asked], out, images)
+                for each in some:
+                    each.seconds += (time.perf_counter() - started) / len(some)
+        for each in turns:
+            self._scores[each.key, images.digest] = _joined(each.values), each.seconds
+
+    def _take_turns(self, turns: "list[_Turn]", shared: Outputs, rows: slice) -> None:
+        """One scorer, or several that compare with the same bank."""
+        with ExitStack() as stack, torch.no_grad():
+            lent = [stack.enter_context(self._lender.to(t.keyed.name, t.key, t.keyed.shipped)) for t in turns]
+            if len(turns) > 1:
+                found = compare([cast(BankScorer, turn.scorer) for turn in turns], lent[0](shared))
+                for turn, values in zip(turns, found, strict=True):
+                    turn.values.append(values)
+                return
+            (turn,) = turns
+            own = shared if turn.maps is None else replace(shared, maps=turn.maps[rows])
+            turn.values.append(one_per_row(turn.scorer, lent[0](own)))
+
+
+@dataclass(eq=False)
+class _Turn:
+    """A fitted scorer and what it has given for the rows so far."""
+
+    keyed: KeyedScorer
+    key: str
+    scorer: Scorer
+    maps: Tensor | None
+    values: list[Tensor] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def _side_by_side(turns: Sequence[_Turn]) -> list[list[_Turn]]:
+    """Those that compare with the same bank together, the others one by one; the last stays in the last."""
+    groups: dict[int, list[_Turn]] = {}
+    for turn in turns:
+        is_shared = isinstance(turn.scorer, BankScorer) and turn.keyed.shipped
+        groups.setdefault(id(cast(BankScorer, turn.scorer).bank if is_shared else turn), []).append(turn)
+    return list(groups.values())
 
 
 def _fit_key(keyed: KeyedScorer, id_validation: ImagePart) -> str:
@@ -153,11 +256,15 @@ def _fit_key(keyed: KeyedScorer, id_validation: ImagePart) -> str:
     return keyed.key + (id_validation.digest if "validation" in keyed.scorer.needs else "")
 
 
-def scores_of(scorer: Scorer, out: Outputs, lent: Callable[[Outputs], Outputs] = lambda some: some) -> Tensor:
-    """One number per row of a fitted scorer, in parts of ROWS; `lent` gives it copies where others need the same."""
+def scores_of(scorer: Scorer, out: Outputs) -> Tensor:
+    """One number per row of a fitted scorer, in parts of ROWS."""
     with torch.no_grad():
-        scores = torch.cat([one_per_row(scorer, lent(some)) for some in out.split(ROWS)])
-    return scores if scores.is_floating_point() else scores.double()
+        return _joined([one_per_row(scorer, some) for some in out.split(ROWS)])
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    values = torch.cat(parts)
+    return values if values.is_floating_point() else values.double()
 
 
 def fit(scorer: Scorer, train: Outputs, validation: Outputs | None) -> None:

@@ -13,11 +13,75 @@ from oodbench.learning.batches import Batch
 from oodbench.learning.networks import Classifier
 
 BatchNormMode = Literal["joint", "id_only", "frozen"]
+LogitScore = Literal["energy", "max-logit", "msp", "gen"]
 
 
 def energy(logits: Tensor, temperature: float = 1.0) -> Tensor:
     """E(x) = -T log sum_k exp(f_k(x) / T): low where the network is sure of some class."""
     return -temperature * torch.logsumexp(logits / temperature, dim=-1)
+
+
+def generalized_entropy(logits: Tensor, gamma: float = 0.1, top: int = 100) -> Tensor:
+    """The sum of p^gamma (1 - p)^gamma over the `top` largest probabilities p: low where one of them is near 1.
+
+    In logarithms of float64, since a small power amplifies what rounding leaves of p near 0 and of 1 - p near 0.
+    """
+    logits = logits.double()
+    logs = logits.log_softmax(dim=-1)
+    rest = torch.log1p(-logs.exp())
+    largest = logits.argmax(dim=-1, keepdim=True)
+    others = logits.scatter(-1, largest, -torch.inf).logsumexp(dim=-1, keepdim=True)
+    rest = rest.scatter(-1, largest, others - logits.logsumexp(dim=-1, keepdim=True))  # 1 - p is what the others have
+    kept = logs.topk(min(top, logs.shape[-1]), dim=-1).indices
+    return (gamma * (logs + rest)).exp().gather(-1, kept).sum(dim=-1)
+
+
+def logit_score(logits: Tensor, base: LogitScore) -> Tensor:
+    """A score that reads logits alone, by its name."""
+    if base == "energy":
+        return energy(logits)
+    if base == "max-logit":
+        return -logits.amax(dim=-1)
+    return -logits.softmax(dim=-1).amax(dim=-1) if base == "msp" else generalized_entropy(logits)
+
+
+def origin(weight: Tensor, bias: Tensor) -> Tensor:
+    """o = -W^+ b, the feature whose logits are as near to 0 as any; ViM measures from there.
+
+    A head whose rows sum to zero, as of a linear probe with L2, has rank K - 1 up to the rounding of its float32
+    weights; the default cut, which is that of float64, would invert that rounding.
+    """
+    cut = max(weight.shape) * torch.finfo(torch.float32).eps
+    return -torch.linalg.pinv(weight, rtol=cut) @ bias
+
+
+def percentile(values: Tensor, percent: float, dim: int | None = None) -> Tensor:
+    """Of all values, or along a dimension, interpolated linearly; like NumPy's, for any number of them, in float64."""
+    if dim is None:
+        values, dim = values.flatten(), 0
+    place = percent / 100 * (values.shape[dim] - 1)
+    below = int(place)
+    lower = values.kthvalue(below + 1, dim=dim).values.double()
+    if below == place:
+        return lower
+    return lower + (place - below) * (values.kthvalue(below + 2, dim=dim).values.double() - lower)
+
+
+def class_means(features: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean of every class that occurs, in float64, and for each row which of them is its own."""
+    features, present = features.double(), y.unique()
+    return torch.stack([features[y == k].mean(dim=0) for k in present]), torch.searchsorted(present, y)
+
+
+def whitening(covariance: Tensor) -> Tensor:
+    """A of which A A' is the pseudo-inverse of a covariance: ||(f - mu) A||^2 is a squared Mahalanobis distance.
+
+    Directions in which nothing varies, as of a feature that never fires, count for nothing; a ridge in their place
+    would put any row that differs there infinitely far away.
+    """
+    values, vectors = torch.linalg.eigh(covariance)
+    kept = values > len(values) * torch.finfo(values.dtype).eps * values[-1].clamp(min=0)
+    return vectors[:, kept] / values[kept].sqrt()
 
 
 def forward_both(model: Classifier, batch: Batch, bn_mode: BatchNormMode) -> tuple[Tensor, Tensor]:

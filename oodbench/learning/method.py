@@ -6,18 +6,32 @@ A file in `methods/` holds one subclass of either. Fields are hyperparameters: p
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from functools import wraps
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch.nn.functional as F
 from torch import Tensor
 
+from oodbench.learning.bank import Block, compare
 from oodbench.learning.batches import Batch, Data
 from oodbench.learning.environments import check_environments
+from oodbench.learning.functional import logit_score
 from oodbench.learning.loop import Loop
 from oodbench.learning.networks import Classifier
 from oodbench.learning.outputs import Outputs
 
-__all__ = ["Batch", "Classifier", "Data", "DomainTrainer", "Loop", "Outputs", "Scorer", "Trainer"]
+__all__ = [
+    "BankScorer",
+    "Batch",
+    "Block",
+    "Classifier",
+    "Data",
+    "DomainTrainer",
+    "Loop",
+    "Outputs",
+    "ReshapingScorer",
+    "Scorer",
+    "Trainer",
+]
 
 
 @dataclass
@@ -102,8 +116,16 @@ class Scorer(ABC):
     group: ClassVar[str | None] = None
     # "logits", "features and head", "distances" or "gradients": the rows of a table stand under it.
     reads: ClassVar[str | None] = None
-    # Of "validation", "nonnegative-features"; to come: "feature-maps", "ood-head".
+    # Of "validation", "nonnegative-features", "feature-maps"; to come: "ood-head".
     needs: ClassVar[frozenset[str]] = frozenset()
+
+    def read_maps(self, maps: Tensor, model: Classifier) -> Tensor:
+        """What the scorer keeps of the feature maps of some rows, N x C x H x W: as many numbers for each, N x m.
+
+        Asked of a scorer that needs feature-maps, during the pass; it finds the numbers in `out.maps` afterwards.
+        `model.pooled(maps)` turns maps into features.
+        """
+        raise NotImplementedError
 
     def fit(self, train: Outputs, validation: Outputs | None = None) -> None:  # noqa: B027  (most have nothing to fit)
         """Look once at the outputs and labels of the labelled training images, and of ID validation images if needed.
@@ -114,3 +136,44 @@ class Scorer(ABC):
     @abstractmethod
     def score(self, out: Outputs) -> Tensor:
         """Scores of N rows, each on its own: a large split comes in parts."""
+
+
+@dataclass
+class BankScorer(Scorer):
+    """Compares rows with the bank, which is every training row, one block of the bank after the other.
+
+    Scorers that are evaluated together share the products of rows and bank, and no table of all pairs is ever held.
+    """
+
+    def fit(self, train: Outputs, validation: Outputs | None = None) -> None:
+        self.bank = train.features
+
+    @abstractmethod
+    def start(self, out: Outputs) -> Tensor:
+        """What is carried from block to block, before the first."""
+
+    @abstractmethod
+    def meet(self, carried: Tensor, out: Outputs, block: Block) -> Tensor:
+        """The same after one more block."""
+
+    @abstractmethod
+    def finish(self, carried: Tensor, out: Outputs) -> Tensor:
+        """The scores, after the last."""
+
+    def score(self, out: Outputs) -> Tensor:
+        return compare([self], out)[0]
+
+
+@dataclass
+class ReshapingScorer(Scorer):
+    """Computes other logits from changed features or a changed head, and scores these."""
+
+    _: KW_ONLY
+    base: Literal["energy", "max-logit", "msp", "gen"] = "energy"  # how the new logits are scored
+
+    @abstractmethod
+    def new_logits(self, out: Outputs) -> Tensor:
+        """N x K."""
+
+    def score(self, out: Outputs) -> Tensor:
+        return logit_score(self.new_logits(out), self.base)

@@ -1,25 +1,58 @@
 """One forward pass per weights and split: features and logits, shared by every scorer."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from oodbench.errors import UserError
 from oodbench.learning.networks import Classifier
 from oodbench.learning.rows import Streamed, to_input
+
+MapsReader = Callable[[Tensor, Classifier], Tensor]  # what a scorer keeps of feature maps: `Scorer.read_maps`
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """What a scorer sees of a split: no test label ever, `y` is there only while fitting."""
+    """What a scorer sees of a split: no test label ever, `y` is there only while fitting.
+
+    What many scorers compute of the same rows is computed once, when the first asks for it.
+    """
 
     model: Classifier  # in eval mode, parameters frozen
     images: Tensor | Streamed  # uint8 rows, for scorers that go back to the input
     features: Tensor  # N x d, the input of the linear head
     logits: Tensor  # N x K
     y: Tensor | None = None
+    maps: Tensor | None = None  # N x m, what this scorer's `read_maps` made of the feature maps
+
+    @cached_property
+    def weight(self) -> Tensor:
+        """W of the linear head, K x d, in float64."""
+        return self.model.head.weight.detach().double()
+
+    @cached_property
+    def bias(self) -> Tensor:
+        """b of the linear head, zeros where it has none, in float64."""
+        bias = self.model.head.bias
+        return self.weight.new_zeros(len(self.weight)) if bias is None else bias.detach().double()
+
+    @cached_property
+    def unit(self) -> Tensor:
+        """The features, each row of length 1, in float64; a row of zeros stays one."""
+        return unit(self.features)
+
+    @cached_property
+    def descending(self) -> Tensor:
+        """The features of each row, the largest first."""
+        return self.features.sort(dim=-1, descending=True).values
+
+    @cached_property
+    def predicted(self) -> Tensor:
+        """The class of the largest logit, the lowest of equals."""
+        return self.logits.argmax(dim=-1)
 
     def inputs(self) -> Iterator[Tensor]:
         """The images in row order as the model takes them, batch by batch."""
@@ -29,32 +62,53 @@ class Outputs:
     def split(self, size: int) -> "Iterator[Outputs]":
         """Consecutive rows, none copied."""
         for start in range(0, len(self.logits), size):
-            some = slice(start, start + size)
-            y = None if self.y is None else self.y[some]
-            yield Outputs(self.model, self.images[some], self.features[some], self.logits[some], y)
+            yield self.rows(slice(start, start + size))
+
+    def rows(self, some: slice) -> "Outputs":
+        y, maps = (None if each is None else each[some] for each in (self.y, self.maps))
+        return Outputs(self.model, self.images[some], self.features[some], self.logits[some], y, maps)
 
     def lent(self, network: Callable[[], Classifier], copied: bool) -> "Outputs":
         """The same for one call of one scorer, `copied` or not; `network` is asked for that scorer's own network.
 
         A copy is made when it is asked for and not before: most scorers look at features or logits alone.
         """
-        lent = object.__new__(_Lent)
+        lent = object.__new__(_Copied if copied else _Borrowed)
         vars(lent).update(_of=self, _network=network)
-        if not copied:
-            vars(lent).update(images=self.images, features=self.features, logits=self.logits, y=self.y)
         return lent
 
 
 class _Lent(Outputs):
-    """What a scorer may change as it likes, since nobody else sees it; fields are made on demand."""
+    """Outputs for one scorer, with modules of its own; fields are made on demand."""
 
     _of: Outputs
     _network: Callable[[], Classifier]
 
     model = cached_property(lambda self: self._network())
+
+
+class _Borrowed(_Lent):
+    """For a scorer that changes nothing: the very tensors that the others see."""
+
+    images = property(lambda self: self._of.images)
+    features = property(lambda self: self._of.features)
+    logits = property(lambda self: self._of.logits)
+    y = property(lambda self: self._of.y)
+    maps = property(lambda self: self._of.maps)
+    weight = property(lambda self: self._of.weight)
+    bias = property(lambda self: self._of.bias)
+    unit = property(lambda self: self._of.unit)
+    descending = property(lambda self: self._of.descending)
+    predicted = property(lambda self: self._of.predicted)
+
+
+class _Copied(_Lent):
+    """For any other: what it may change as it likes, since nobody else sees it."""
+
     features = cached_property(lambda self: _copy(self._of.features))
     logits = cached_property(lambda self: _copy(self._of.logits))
     y = cached_property(lambda self: None if self._of.y is None else _copy(self._of.y))
+    maps = cached_property(lambda self: None if self._of.maps is None else _copy(self._of.maps))
 
     @cached_property
     def images(self) -> Tensor | Streamed:
@@ -63,7 +117,14 @@ class _Lent(Outputs):
         return images if isinstance(images, Streamed) else _copy(images)
 
 
-_Lent.__name__ = "Outputs"  # as Python's own messages shall call it
+for _each in (_Borrowed, _Copied):
+    _each.__name__ = "Outputs"  # as Python's own messages shall call it
+
+
+def unit(features: Tensor) -> Tensor:
+    """Rows of length 1; one of zeros stays at the origin."""
+    features = features.double()  # in float32 the differences of near rows cancel away
+    return features / (torch.linalg.vector_norm(features, dim=-1, keepdim=True) + 1e-10)
 
 
 def _copy(values: Tensor) -> Tensor:
@@ -80,13 +141,42 @@ def _batch(images: Tensor | Streamed, device: torch.device, largest: int) -> int
     return 32 if device.type == "cpu" and images.shape[-2] * images.shape[-1] >= 32 * 32 else largest
 
 
-@torch.inference_mode()
 def forward(model: Classifier, images: Tensor | Streamed, y: Tensor | None = None, size: int | None = None) -> Outputs:
     """Pass every image through the network once."""
+    return forward_reading(model, images, {}, y, size)[0]
+
+
+@torch.inference_mode()
+def forward_reading(
+    model: Classifier,
+    images: Tensor | Streamed,
+    readers: Mapping[str, MapsReader],
+    y: Tensor | None = None,
+    size: int | None = None,
+) -> tuple[Outputs, dict[str, Tensor]]:
+    """The same, and what each reader keeps of the feature maps, by its name."""
     model.eval()
     features, logits = [], []
+    read: dict[str, list[Tensor]] = {name: [] for name in readers}
     for rows in images.split(size or _batch(images, model.device, largest=256)):
-        features.append(model.features(to_input(rows, model.device)))
+        x = to_input(rows, model.device)
+        if readers:
+            maps = model.maps(x)
+            features.append(model.pooled(maps))
+            if len(features) == 1 and not torch.equal(features[0], model.features(x)):
+                raise UserError("this network's features do not come from its feature maps alone; use another scorer")
+            for name, reader in readers.items():
+                read[name].append(_one_per_row(reader(maps, model), len(rows)))
+        else:
+            features.append(model.features(x))
         logits.append(model.head(features[-1]))
     y = None if y is None else y.to(model.device)
-    return Outputs(model, images, torch.cat(features), torch.cat(logits), y)
+    outputs = Outputs(model, images, torch.cat(features), torch.cat(logits), y)
+    return outputs, {name: torch.cat(some) for name, some in read.items()}
+
+
+def _one_per_row(read: object, rows: int) -> Tensor:
+    if not isinstance(read, Tensor) or read.ndim != 2 or len(read) != rows:
+        what = f"shape {tuple(read.shape)}" if isinstance(read, Tensor) else f"a {type(read).__name__}"
+        raise UserError(f"read_maps gave {what} for {rows} rows; return a tensor of as many numbers for each row")
+    return read.detach().clone()  # of which nothing else is kept in memory

@@ -21,6 +21,14 @@ class Bfloat16Classifier(Classifier):
         with torch.autocast(x.device.type, torch.bfloat16):
             return super().features(x).float()
 
+    def maps(self, x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, torch.bfloat16):
+            return super().maps(x)
+
+    def pooled(self, maps: Tensor) -> Tensor:
+        with torch.autocast(maps.device.type, torch.bfloat16):
+            return super().pooled(maps).float()
+
 
 def classifier(precision: str) -> type[Classifier]:
     return Bfloat16Classifier if precision == "bf16" else Classifier

@@ -102,6 +102,8 @@ def misfit(suite: Suite, spec: MethodSpec, settings: Sequence[Setting]) -> str |
     network = suite.contents.network.name
     if "nonnegative-features" in spec.needs and catalogue("networks")[network].nonnegative_features is False:
         return f"needs nonnegative-features, which the network '{network}' does not give"
+    if "feature-maps" in spec.needs and catalogue("networks")[network].feature_maps is False:
+        return f"needs feature-maps, which the network '{network}' does not have"
     if spec.trainer.values.get("environments") in ("native", "auto") or "environments" in spec.needs:
         for setting in settings:
             left = _training_domains(suite, setting)

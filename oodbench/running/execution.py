@@ -1,7 +1,7 @@
 """Carries out trainings and cells, one by one or all that a plan has left to do."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -181,13 +181,22 @@ def keyed(scorer: Component) -> KeyedScorer:
     return KeyedScorer(scorer.make(), scorer.card.name, repr(scorer.identity()), identity.is_shipped(scorer.card))
 
 
+def expect(cells: Iterable[Cell], at: Workplace) -> None:
+    """Say which cells of the last training will be scored, so that their scorers share the work."""
+    if at.last is not None:
+        last = at.last
+        scorers = {repr(each.method.scorer.identity()): each for each in cells if each.training.key == last.key}
+        shipped = [each.method.scorer for each in scorers.values() if identity.is_shipped(each.method.scorer.card)]
+        last.expected = [keyed(scorer) for scorer in shipped]
+
+
 def _evaluation(cell: Cell, at: Workplace) -> Evaluation:
     last = at.last
     assert last is not None and last.key == cell.training.key
     if last.evaluation is None:
         labelled = at.parts(cell.suite, cell.setting, cell.seed).labelled
         write_to = _outputs_file(cell.training, last.network.model, at.folder) if at.options.keep_outputs else None
-        last.evaluation = Evaluation(last.network.model, labelled, write_to)
+        last.evaluation = Evaluation(last.network.model, labelled, write_to, last.expected)
     return last.evaluation
 
 

@@ -11,7 +11,7 @@ from oodbench.config.suite import Setting, Suite
 from oodbench.data.parts import Parts, build_parts
 from oodbench.files import Holder, claim, holder
 from oodbench.learning import precision
-from oodbench.learning.evaluation import Evaluation
+from oodbench.learning.evaluation import Evaluation, KeyedScorer
 from oodbench.learning.isolation import State
 from oodbench.learning.loop import Failed
 from oodbench.running.cells import Training
@@ -106,6 +106,7 @@ class Last:
 
     key: str
     network: Trained
+    expected: list[KeyedScorer] = field(default_factory=list)  # of the cells that will be scored with it
     evaluation: Evaluation | None = None
 
 

@@ -1,7 +1,5 @@
 """KNN's blocks: exact whatever their size, and small whatever the bank."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -10,15 +8,15 @@ from torch.utils._pytree import tree_leaves
 
 from oodbench.config.cards import load_class
 from oodbench.config.registry import Registry
+from oodbench.learning import bank
 from oodbench.learning.method import Outputs
 
 KNN = load_class(Registry().card("knn"))
-knn = sys.modules[KNN.__module__]
 
 
 def outputs(count, dim=6, seed=0):
     features = torch.randn(count, dim, generator=torch.Generator().manual_seed(seed))
-    return Outputs(None, torch.empty(0), features, torch.empty(0))
+    return Outputs(None, torch.empty(count), features, torch.empty(count, 2))
 
 
 class Largest(TorchDispatchMode):
@@ -42,8 +40,8 @@ def brute_force(k, train, test):
 @pytest.mark.parametrize("k", [1, 4, 11, 37])
 @pytest.mark.parametrize(("rows", "bank_rows"), [(1, 1), (3, 5), (8, 37), (100, 10)])
 def test_blocks_of_any_size_give_the_distances_of_brute_force(k, rows, bank_rows, monkeypatch):
-    monkeypatch.setattr(knn, "ROWS", rows)
-    monkeypatch.setattr(knn, "BANK_ROWS", bank_rows)
+    monkeypatch.setattr(bank, "ROWS", rows)
+    monkeypatch.setattr(bank, "BANK_ROWS", bank_rows)
     train, test = outputs(37), outputs(9, seed=1)
     scorer = KNN(k)
     scorer.fit(train)
@@ -58,11 +56,11 @@ def test_a_row_of_the_bank_is_at_no_distance_from_itself():
 
 
 def test_no_tensor_grows_with_the_bank(monkeypatch):
-    monkeypatch.setattr(knn, "ROWS", 16)
-    monkeypatch.setattr(knn, "BANK_ROWS", 64)
+    monkeypatch.setattr(bank, "ROWS", 16)
+    monkeypatch.setattr(bank, "BANK_ROWS", 64)
     sizes = []
-    for bank in (640, 6400):
-        scorer, train, test = KNN(5), outputs(bank), outputs(40)
+    for rows in (640, 6400):
+        scorer, train, test = KNN(5), outputs(rows), outputs(40)
         with torch.no_grad(), Largest() as largest:
             scorer.fit(train)
             scorer.score(test)
@@ -71,4 +69,4 @@ def test_no_tensor_grows_with_the_bank(monkeypatch):
 
 
 def test_distances_take_64_megabytes_at_most():
-    assert knn.ROWS * knn.BANK_ROWS * 8 <= 64 * 2**20
+    assert bank.ROWS * bank.BANK_ROWS * 8 <= 64 * 2**20

@@ -120,9 +120,7 @@ def test_a_need_of_another_kind_is_refused_when_the_file_is_read(text, needs, me
     assert_refused(oodbench("list", "--plugin", plugin(needs, text)), message)
 
 
-@pytest.mark.parametrize(
-    ("text", "need"), [(TRAINER, "views"), (TRAINER, "outliers"), (SCORER, "feature-maps"), (SCORER, "ood-head")]
-)
+@pytest.mark.parametrize(("text", "need"), [(TRAINER, "views"), (TRAINER, "outliers"), (SCORER, "ood-head")])
 def test_what_this_version_cannot_serve_is_refused_at_planning_and_left_out_of_all(text, need, plugin, results):
     path = plugin([need], text)
     reason = f"needs {need}, which this version of oodbench does not provide"

@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import nn
 
 from oodbench.errors import UserError
-from oodbench.learning.networks import Network
+from oodbench.learning.networks import Network, Pooled
 
 
 @dataclass
@@ -14,6 +14,7 @@ class LeNetBN(Network):
     """Two strided convolutions and a dense layer, with batch normalisation: seconds on MNIST."""
 
     nonnegative_features: ClassVar[bool | None] = True
+    feature_maps: ClassVar[bool | None] = True
 
     width: int = 8  # channels of the first convolution; then twice as many
     features: int = 64
@@ -27,4 +28,4 @@ class LeNetBN(Network):
             *(nn.AdaptiveAvgPool2d(7), nn.Flatten()),  # 7x7 is what 28x28 images come to
             *(nn.Linear(49 * 2 * self.width, self.features, bias=False), nn.BatchNorm1d(self.features), nn.ReLU()),
         ]
-        return nn.Sequential(*layers), self.features
+        return Pooled(*layers), self.features

@@ -14,6 +14,7 @@ class MLP(Network):
     """Two hidden layers on the pixels, Xavier weights, no normalisation."""
 
     nonnegative_features: ClassVar[bool | None] = True
+    feature_maps: ClassVar[bool | None] = False
 
     side: int = 28  # of the images, in pixels
     hidden: int = 390

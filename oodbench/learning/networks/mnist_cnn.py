@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import nn
 
 from oodbench.errors import UserError
-from oodbench.learning.networks import Network
+from oodbench.learning.networks import Network, Pooled
 
 
 @dataclass
@@ -14,6 +14,7 @@ class MNISTCNN(Network):
     """Four convolutions, each followed by ReLU and then group normalisation, and the mean over space."""
 
     nonnegative_features: ClassVar[bool | None] = False  # the last layer normalises
+    feature_maps: ClassVar[bool | None] = True
 
     width: int = 64  # channels of the first convolution, a multiple of 8; then twice as many
 
@@ -25,4 +26,4 @@ class MNISTCNN(Network):
         shapes += [(2 * self.width, 2 * self.width, 1)] * 2
         for inside, outside, stride in shapes:
             layers += [nn.Conv2d(inside, outside, 3, stride, 1), nn.ReLU(), nn.GroupNorm(8, outside)]
-        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), 2 * self.width
+        return Pooled(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), 2 * self.width

@@ -14,6 +14,7 @@ class OneHidden(Network):
     """One hidden layer on the channels' means over space, no normalisation."""
 
     nonnegative_features: ClassVar[bool | None] = True
+    feature_maps: ClassVar[bool | None] = False
 
     hidden: int = 256
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import nn
 
 from oodbench.errors import UserError
-from oodbench.learning.networks import Network
+from oodbench.learning.networks import Network, Pooled
 
 
 @dataclass
@@ -14,6 +14,7 @@ class SmallCNN(Network):
     """Three 3x3 convolutions with batch normalisation, the second with stride 2, averaged over space."""
 
     nonnegative_features: ClassVar[bool | None] = True
+    feature_maps: ClassVar[bool | None] = True
 
     width: int = 16  # channels of the first convolution; then twice and four times as many
 
@@ -25,4 +26,4 @@ class SmallCNN(Network):
         for out, stride in zip(widths, (1, 2, 1), strict=True):
             layers += [nn.Conv2d(channels, out, 3, stride, 1, bias=False), nn.BatchNorm2d(out), nn.ReLU()]
             channels = out
-        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), channels
+        return Pooled(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), channels

@@ -1,11 +1,12 @@
 """A residual network for 32x32 images and a CPU, after D. Page's ResNet-9 (DAWNBench 2018) with pooling early on."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor, nn
 
 from oodbench.errors import UserError
-from oodbench.learning.networks import Network
+from oodbench.learning.networks import Network, Pooled
 
 
 class _Residual(nn.Module):
@@ -38,6 +39,8 @@ def _stage(inside: int, outside: int) -> list[nn.Module]:
 class SmallResNet(Network):
     """Seven convolutions with batch normalisation, for CIFAR-10 on a CPU."""
 
+    feature_maps: ClassVar[bool | None] = True
+
     width: int = 32  # channels of the first stage; the stem has half, the others four and eight times as many
 
     def body(self, channels: int) -> tuple[nn.Module, int]:
@@ -47,4 +50,4 @@ class SmallResNet(Network):
         stem = [nn.Conv2d(channels, w // 2, 2, bias=False), nn.BatchNorm2d(w // 2), nn.GELU()]
         stages = [*_stage(w // 2, w), *_stage(w, 4 * w), *_stage(4 * w, 8 * w)]
         # Maxima are large; as a ninth of them the head starts with small logits and bears a large learning rate.
-        return nn.Sequential(*stem, *stages, nn.AdaptiveMaxPool2d(1), nn.Flatten(), _Scale(1 / 9)), 8 * w
+        return Pooled(*stem, *stages, nn.AdaptiveMaxPool2d(1), nn.Flatten(), _Scale(1 / 9)), 8 * w

@@ -57,9 +57,14 @@ class _Body(nn.Module):
                 fan_out = module.kernel_size[0] * module.kernel_size[1] * module.out_channels
                 nn.init.normal_(module.weight, std=math.sqrt(2 / fan_out))
 
+    def maps(self, x: Tensor) -> Tensor:
+        return F.relu(self.bn1(self.block3(self.block2(self.block1(self.conv1(x))))))
+
+    def pool(self, maps: Tensor) -> Tensor:
+        return maps.mean(dim=(2, 3))
+
     def forward(self, x: Tensor) -> Tensor:
-        x = self.block3(self.block2(self.block1(self.conv1(x))))
-        return F.relu(self.bn1(x)).mean(dim=(2, 3))
+        return self.pool(self.maps(x))
 
 
 @dataclass
@@ -67,6 +72,7 @@ class WRN(Network):
     """Wide residual network of a depth and widening factor; WRN-40-2 is the paper's on CIFAR-10."""
 
     nonnegative_features: ClassVar[bool | None] = True
+    feature_maps: ClassVar[bool | None] = True
 
     depth: int = 40
     width: int = 2

@@ -14,7 +14,7 @@ from oodbench.learning.loop import Failed
 from oodbench.results.result import Result
 from oodbench.running import preflight
 from oodbench.running.cells import Cell, Training
-from oodbench.running.execution import score_one, train_one
+from oodbench.running.execution import expect, score_one, train_one
 from oodbench.running.plan import Plan
 from oodbench.running.reporting import Reporter
 from oodbench.running.request import remember
@@ -84,4 +84,5 @@ def _carry_out(step: _Step, at: Workplace) -> list[Result]:
     if left or not cells:  # without cells, others start from it
         with suppress(Failed):  # a failure is told by the cells of the training and of those that start from it
             train_one(training, at, setting)
+            expect(left, at)
     return [score_one(cell, at) for cell in left]
