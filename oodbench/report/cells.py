@@ -61,6 +61,9 @@ def notes_of(runs: Runs) -> list[str]:
     if runs.ok and runs.failed:
         notes.insert(0, f"only {_seeds(runs.ok)}")
     notes += _not_converged(runs)
+    few = [count for each in runs.ok if isinstance(count := each.result.notes.get("few_validation"), int)]
+    if few:
+        notes.append(f"fitted on as few as {min(few)} ID validation images of a class")
     incomplete = [each for each in runs.ok if each.choice is not None and each.choice.passed_over]
     if incomplete:
         notes.append(f"selected without draws that failed or lack pairs ({_seeds(incomplete)})")

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 import oodbench
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from oodbench.running.trained import Trained
 
 LONGEST_TRACEBACK = 20_000  # characters
+FEW_VALIDATION = 10  # images of a class; with fewer, what a scorer fits on them is said to be uncertain
 SEEDS = ("init", "labelled", "covariate", "semantic", "trainer", "train")  # the purposes a run's seed is derived for
 
 
@@ -76,11 +78,19 @@ def result(
         machine=machine(),
         data=data(cell, parts),
         weights=weights_digest(network.model) if network else None,
-        notes=network.notes if network else {},
+        notes={**(network.notes if network else {}), **_of_validation(cell, parts)},
         domain_accuracies=_observed(network.log) if network else [],
         seconds={stage: round(value, 4) for stage, value in seconds.items()},
         written=datetime.now(timezone.utc).isoformat(),
     )
+
+
+def _of_validation(cell: Cell, parts: Parts) -> dict[str, int]:
+    """Of a scorer that is fitted on ID validation images: how many there are of the rarest class, if they are few."""
+    if "validation" not in cell.method.scorer.card.needs:
+        return {}
+    rarest = int(np.bincount(parts.id_validation.labels, minlength=lookup.num_classes(cell.suite)).min())
+    return {"few_validation": rarest} if rarest < FEW_VALIDATION else {}
 
 
 def _observed(log: list[dict[str, Any]]) -> list[EpochAccuracies]:

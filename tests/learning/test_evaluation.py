@@ -1,13 +1,21 @@
 """Evaluation as a whole: what is passed and scored, and in which pieces."""
 
 import numpy as np
+import pytest
 import torch
 
 import oodbench
+from oodbench.config import suite as suites
 from oodbench.config.cards import load_class
 from oodbench.config.registry import Registry
-from oodbench.learning import evaluation, outputs
+from oodbench.data.parts import build_parts
+from oodbench.errors import UserError
+from oodbench.learning import bank, evaluation, outputs
+from oodbench.learning.evaluation import Evaluation, KeyedScorer
+from oodbench.learning.method import Scorer
 from oodbench.results.result import read_scores
+from oodbench.running.execution import keyed
+from oodbench.running.trained import build_model, frozen
 
 KNN = load_class(Registry().card("knn"))
 SCORERS = "msp,energy,odin,mahalanobis,vim,knn"
@@ -49,3 +57,101 @@ def test_on_a_cpu_large_images_pass_few_at_a_time(new_model):
         sizes.clear()
         outputs.forward(model, torch.zeros(300, 1, side, side, dtype=torch.uint8))
         assert sizes[0] == expected and sum(sizes) == 300
+
+
+SUITE = suites.load("digits-c", "smoke")
+PARTS = build_parts(SUITE, SUITE.settings[0], 0)
+
+
+def of(name):
+    return keyed(Registry().method(name).scorer)
+
+
+def evaluated(*expected):
+    return Evaluation(frozen(build_model(SUITE, 0)), PARTS.labelled, expected=expected)
+
+
+def scores(found):
+    return {split: each.scores for split, each in found[0].items()}
+
+
+def assert_same(one, other):
+    assert one.keys() == other.keys()
+    for split in one:
+        np.testing.assert_array_equal(one[split], other[split])
+
+
+def test_scorers_scored_together_give_the_scores_that_each_gives_alone():
+    names = SCORERS.split(",")
+    together = evaluated(*map(of, names))
+    for name in names:
+        assert_same(scores(together.score(of(name), PARTS)), scores(evaluated().score(of(name), PARTS)))
+
+
+def test_the_first_scorer_brings_the_scores_of_all_that_are_expected(monkeypatch):
+    together = evaluated(of("msp"), of("knn"))
+    together.score(of("msp"), PARTS)
+    monkeypatch.setattr(KNN, "score", lambda *_: pytest.fail("scored again"))
+    monkeypatch.setattr(bank, "compare", lambda *_: pytest.fail("compared again"))
+    together.score(of("knn"), PARTS)
+
+
+class Broken(Scorer):
+    """Fails where it is told to."""
+
+    calls = 0
+
+    def __init__(self, where):
+        self.where = where
+
+    def fit(self, train, validation=None):
+        if self.where == "fit":
+            raise UserError("cannot fit")
+
+    def score(self, out):
+        Broken.calls += 1
+        if self.where == "score":
+            raise UserError("cannot score")
+        return out.logits.amax(dim=-1)
+
+
+@pytest.mark.parametrize("where", ["fit", "score"])
+def test_an_expected_scorer_that_fails_fails_alone_and_when_it_is_asked_for(where):
+    broken = KeyedScorer(Broken(where), "broken", "broken", shipped=True)
+    together = evaluated(broken, of("msp"), of("energy"))
+    for name in ("msp", "energy"):
+        assert_same(scores(together.score(of(name), PARTS)), scores(evaluated().score(of(name), PARTS)))
+    with pytest.raises(UserError, match=f"cannot {where}"):
+        together.score(broken, PARTS)
+
+
+def test_a_scorer_of_somebody_else_is_scored_when_it_is_asked_for_and_not_before():
+    Broken.calls = 0
+    theirs = KeyedScorer(Broken(""), "theirs", "theirs", shipped=False)
+    together = evaluated(theirs, of("msp"))
+    together.score(of("msp"), PARTS)
+    assert Broken.calls == 0
+    together.score(theirs, PARTS)
+    assert Broken.calls == 3
+
+
+def test_what_scorers_share_is_computed_once(monkeypatch):
+    counts = {"unit": 0, "product": 0}
+    unit, addmm = outputs.unit, torch.addmm
+
+    def counted(name, function):
+        def call(*args, **kwargs):
+            counts[name] += 1
+            return function(*args, **kwargs)
+
+        return call
+
+    names = [of("knn"), KeyedScorer(KNN(3), "other", "other", shipped=True)]
+    together = evaluated(*names)
+    for each in names:
+        together.fitted(each, PARTS.id_validation)
+    monkeypatch.setattr(outputs, "unit", counted("unit", unit))
+    monkeypatch.setattr(bank.torch, "addmm", counted("product", addmm))
+    for each in names:
+        together.score(each, PARTS)
+    assert counts == {"unit": 3, "product": 3}, "one for each split"

@@ -80,6 +80,18 @@ def test_a_scorer_that_needs_validation_gets_the_id_validation_images_with_their
         assert 0.3 < told - int(told) < 1, "labels belong to their images"
 
 
+def test_a_row_says_when_its_scorer_saw_fewer_than_ten_validation_images_of_a_class(plugin, results):
+    out = assert_done(smoke(results, "mine,msp", "--plugin", plugin(["validation"])))
+    suite = suites.load("digits-c", "smoke")
+    labels = build_parts(suite, suite.settings[0], 0).id_validation.labels
+    rarest = np.bincount(labels, minlength=8).min()
+    assert rarest < 10
+    assert f"fitted on as few as {rarest} ID validation images of a class" in out
+    assert [r.notes.get("few_validation") for r in read_results(results)].count(rarest) == 2
+    enough = smoke(results, "mine", "--plugin", plugin(["validation"]), "--set", "splits.id_validation=0.6")
+    assert "ID validation images of a class" not in assert_done(enough).split("OOD Acc.")[-1]
+
+
 def test_a_scorer_is_fitted_anew_for_other_validation_images_and_only_then(plugin):
     scorer, suite = Registry([plugin(["validation"])]).method("mine").scorer, suites.load("digits-c", "smoke")
     parts = build_parts(suite, suite.settings[0], 0)
