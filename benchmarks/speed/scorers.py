@@ -4,9 +4,9 @@
 
 4,000 test images and a bank of 25,000 training rows. Ours: one pass over the images, then fit, score and metrics of all
 scorers that neither differentiate nor read feature maps. pytorch-ood's: those of the same scorers that it has, each as
-its documentation shows, fitted on the features of the same bank and then given the images in batches of 32; on a tenth of
-them, for it takes a pass each. Ratios are to a plain pass over the same images; the bank's own pass is left out on both
-sides. CPU time of one thread.
+its documentation shows, fitted on the features of the same bank and then given the images in batches of 32; on a tenth
+of them, for it takes a pass each. Ratios are to a plain pass over the same images; the bank's own pass is left out on
+both sides. CPU time of one thread.
 """
 
 import os
@@ -48,7 +48,7 @@ def closed_form() -> list[Component]:
 
 
 def trained_rows(model: Classifier, labelled: Any) -> Outputs:
-    """The bank: features as a trained network has them, half of them zero, in clusters by class, which its head knows."""
+    """The bank: features as a trained network has them, half of them zero, in clusters that its head knows."""
     generator = torch.Generator().manual_seed(0)
     y = torch.from_numpy(labelled.labels)
     means = torch.randn(CLASSES, model.head.in_features, generator=generator)

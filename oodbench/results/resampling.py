@@ -73,11 +73,12 @@ def _accuracies(name: str, cells: Sequence[Raw], draws: int) -> tuple[Floats, li
     return found, [Feed(splits, consumer_of)]
 
 
-def _auroc(cells: Sequence[Raw], draws: int) -> tuple[Floats, list[Feed]]:
+def _auroc(kept: Sequence[str], cells: Sequence[Raw], draws: int) -> tuple[Floats, list[Feed]]:
     """Sums of whole numbers, so that neither the order of a sum nor the number of threads changes a bit."""
-    pairs = [2.0 * cell["id"].rows * cell["semantic"].rows for cell in cells]
-    wins = [_half_wins(cell) for cell in cells]
-    found = np.tile([-own["id"].sum() / count for own, count in zip(wins, pairs, strict=True)], (draws, 1))
+    pairs = [2.0 * sum(cell[name].rows for name in kept) * cell["semantic"].rows for cell in cells]
+    wins = [_half_wins(cell, kept) for cell in cells]
+    totals = [sum(own[name].sum() for name in kept) for own in wins]
+    found = np.tile([-total / count for total, count in zip(totals, pairs, strict=True)], (draws, 1))
 
     def feed(name: str) -> Feed:
         def consumer_of(some: list[int]) -> Consumer:
@@ -91,14 +92,15 @@ def _auroc(cells: Sequence[Raw], draws: int) -> tuple[Floats, list[Feed]]:
 
         return Feed([cell[name] for cell in cells], consumer_of, waits=name == "semantic")
 
-    return found, [feed("id"), feed("semantic")]
+    return found, [*map(feed, kept), feed("semantic")]
 
 
-def _half_wins(cell: Raw) -> dict[str, Floats]:
-    """For each ID image twice the number of OOD images that outscore it, ties once; for each OOD image the reverse."""
-    id_scores, ood_scores = cell["id"].scored.scores, cell["semantic"].scored.scores
-    below = {"id": _twice_rank(id_scores, ood_scores), "semantic": _twice_rank(ood_scores, id_scores)}
-    return {"id": 2.0 * len(ood_scores) - below["id"], "semantic": below["semantic"]}
+def _half_wins(cell: Raw, kept: Sequence[str]) -> dict[str, Floats]:
+    """For an image to keep twice the number of OOD images that outscore it, ties once; for an OOD image the reverse."""
+    ood_scores = cell["semantic"].scored.scores
+    wins = {name: 2.0 * len(ood_scores) - _twice_rank(cell[name].scored.scores, ood_scores) for name in kept}
+    every = np.concatenate([cell[name].scored.scores for name in kept])
+    return {**wins, "semantic": _twice_rank(ood_scores, every)}
 
 
 def _twice_rank(scores: Array, among: Array) -> Floats:
@@ -136,7 +138,8 @@ def _repeated(scored: Scored, times: NDArray[np.int64]) -> Scored:
 
 FAST: dict[str, Callable[[Sequence[Raw], int], tuple[Floats, list[Feed]]]] = {
     **{name: partial(_accuracies, split) for name, split in ACCURACIES.items()},
-    "auroc": _auroc,
+    "auroc": partial(_auroc, ("id",)),
+    "auroc_full": partial(_auroc, ("id", "covariate")),
     "fpr95": threshold_draws.missed,
     "covariate_flagged": threshold_draws.flagged,
     "accepted_acc": threshold_draws.accepted_accuracy,
