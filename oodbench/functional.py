@@ -13,6 +13,7 @@ from oodbench.learning.functional import (
     origin,
     penalty_weight,
     percentile,
+    principal_dim,
     whitening,
 )
 from oodbench.learning.outputs import unit
@@ -32,6 +33,7 @@ __all__ = [
     "origin",
     "penalty_weight",
     "percentile",
+    "principal_dim",
     "unit",
     "whitening",
 ]

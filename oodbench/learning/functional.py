@@ -131,3 +131,14 @@ def gradient_norm(term: Tensor, *logits: Tensor) -> Tensor:
     """The norm of a term's gradient by the logits: shows which term pulls, and costs next to nothing."""
     found = torch.autograd.grad(term, logits, retain_graph=True, allow_unused=True)
     return torch.stack([g.norm() if g is not None else torch.zeros_like(term) for g in found]).norm().detach()
+
+
+def principal_dim(dim: int | Literal["auto"], size: int, name: str) -> int:
+    """D of ViM's principal space among `size` features: as many as asked for, or by the rule of its authors."""
+    if dim == "auto":
+        return 1000 if size >= 2048 else 512 if size >= 768 else size // 2
+    if dim >= size:
+        raise UserError(
+            f"{name}.dim={dim} is out of range; choose 1 to {size - 1} for the {size} features of the network"
+        )
+    return dim
