@@ -4,6 +4,7 @@ from oodbench.learning.constraints import Constraint, Limits, check_settings
 from oodbench.learning.functional import (
     BatchNormMode,
     class_means,
+    class_templates,
     energy,
     forward_both,
     frozen_batch_norm,
@@ -14,6 +15,8 @@ from oodbench.learning.functional import (
     penalty_weight,
     percentile,
     principal_dim,
+    squared_distances,
+    variance_dim,
     whitening,
 )
 from oodbench.learning.outputs import unit
@@ -24,6 +27,7 @@ __all__ = [
     "check_settings",
     "BatchNormMode",
     "class_means",
+    "class_templates",
     "energy",
     "forward_both",
     "frozen_batch_norm",
@@ -34,6 +38,8 @@ __all__ = [
     "penalty_weight",
     "percentile",
     "principal_dim",
+    "squared_distances",
     "unit",
+    "variance_dim",
     "whitening",
 ]
