@@ -1,5 +1,6 @@
 """What `learning.functional` and `learning.constraints` define, under the name that method files import."""
 
+from oodbench.learning.bank import SLICE
 from oodbench.learning.constraints import Constraint, Limits, check_settings
 from oodbench.learning.functional import (
     BatchNormMode,
@@ -22,6 +23,7 @@ from oodbench.learning.functional import (
 from oodbench.learning.outputs import unit
 
 __all__ = [
+    "SLICE",
     "Constraint",
     "Limits",
     "check_settings",
