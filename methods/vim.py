@@ -27,18 +27,9 @@ class ViM(Scorer):
         centred = features - self.origin
         _, eigenvectors = torch.linalg.eigh(centred.T @ centred / len(features))  # eigenvalues ascend
         size = features.shape[1]
-        self.residual_space = eigenvectors[:, : size - self._principal(size)]
+        self.residual_space = eigenvectors[:, : size - functional.principal_dim(self.dim, size, "vim")]
         mean_residual = self._residual(features).mean()
         self.alpha = train.logits.double().amax(dim=-1).mean() / mean_residual
-
-    def _principal(self, size: int) -> int:
-        if self.dim == "auto":  # the authors' rule
-            return 1000 if size >= 2048 else 512 if size >= 768 else size // 2
-        if self.dim >= size:
-            raise UserError(
-                f"vim.dim={self.dim} is out of range; choose 1 to {size - 1} for the {size} features of the network"
-            )
-        return self.dim
 
     def _residual(self, features: Tensor) -> Tensor:
         return torch.linalg.vector_norm((features.double() - self.origin) @ self.residual_space, dim=-1)

@@ -1,9 +1,11 @@
 """What `learning.functional` and `learning.constraints` define, under the name that method files import."""
 
+from oodbench.learning.bank import SLICE
 from oodbench.learning.constraints import Constraint, Limits, check_settings
 from oodbench.learning.functional import (
     BatchNormMode,
     class_means,
+    class_templates,
     energy,
     forward_both,
     frozen_batch_norm,
@@ -13,16 +15,21 @@ from oodbench.learning.functional import (
     origin,
     penalty_weight,
     percentile,
+    principal_dim,
+    squared_distances,
+    variance_dim,
     whitening,
 )
 from oodbench.learning.outputs import unit
 
 __all__ = [
+    "SLICE",
     "Constraint",
     "Limits",
     "check_settings",
     "BatchNormMode",
     "class_means",
+    "class_templates",
     "energy",
     "forward_both",
     "frozen_batch_norm",
@@ -32,6 +39,9 @@ __all__ = [
     "origin",
     "penalty_weight",
     "percentile",
+    "principal_dim",
+    "squared_distances",
     "unit",
+    "variance_dim",
     "whitening",
 ]

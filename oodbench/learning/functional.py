@@ -57,14 +57,13 @@ def origin(weight: Tensor, bias: Tensor) -> Tensor:
 
 def percentile(values: Tensor, percent: float, dim: int | None = None) -> Tensor:
     """Of all values, or along a dimension, interpolated linearly; like NumPy's, for any number of them, in float64."""
-    if dim is None:
-        values, dim = values.flatten(), 0
-    place = percent / 100 * (values.shape[dim] - 1)
+    values = values.flatten() if dim is None else values.movedim(dim, -1).contiguous()  # far faster along memory
+    place = percent / 100 * (values.shape[-1] - 1)
     below = int(place)
-    lower = values.kthvalue(below + 1, dim=dim).values.double()
+    lower = values.kthvalue(below + 1, dim=-1).values.double()
     if below == place:
         return lower
-    return lower + (place - below) * (values.kthvalue(below + 2, dim=dim).values.double() - lower)
+    return lower + (place - below) * (values.kthvalue(below + 2, dim=-1).values.double() - lower)
 
 
 def class_means(features: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -131,3 +130,51 @@ def gradient_norm(term: Tensor, *logits: Tensor) -> Tensor:
     """The norm of a term's gradient by the logits: shows which term pulls, and costs next to nothing."""
     found = torch.autograd.grad(term, logits, retain_graph=True, allow_unused=True)
     return torch.stack([g.norm() if g is not None else torch.zeros_like(term) for g in found]).norm().detach()
+
+
+def principal_dim(dim: int | Literal["auto"], size: int, name: str) -> int:
+    """D of ViM's principal space among `size` features: as many as asked for, or by the rule of its authors."""
+    if dim == "auto":
+        return 1000 if size >= 2048 else 512 if size >= 768 else size // 2
+    if dim >= size:
+        raise UserError(
+            f"{name}.dim={dim} is out of range; choose 1 to {size - 1} for the {size} features of the network"
+        )
+    return dim
+
+
+def variance_dim(dim: int | Literal["auto"], variances: Tensor, name: str) -> int:
+    """How many leading directions to take, of ascending variances: as asked, or the fewest that hold 90 % of them.
+
+    One direction at least is left, and what rounding alone keeps below 90 % counts as reaching it.
+    """
+    size = len(variances)
+    if dim == "auto":
+        shares = variances.flip(0).cumsum(dim=0) / variances.sum()
+        return min(int((shares < 0.9 - 1e-9).sum()) + 1, size - 1)
+    if dim >= size:
+        raise UserError(f"{name}.dim={dim} is out of range; choose 1 to {size - 1}, or auto")
+    return dim
+
+
+def squared_distances(rows: Tensor, centers: Tensor) -> Tensor:
+    """||a - b||^2 of each row a and each center b, N x K, by one product.
+
+    Where rows or centers are long and their differences short, subtract a common mean first: it keeps the digits.
+    """
+    return rows.square().sum(dim=-1, keepdim=True) - 2 * rows @ centers.T + centers.square().sum(dim=-1)
+
+
+def class_templates(features: Tensor, classes: int, *labels: Tensor) -> Tensor:
+    """A mean for every class, K x d in float64: of the rows that the first labels give to it.
+
+    Where these give it none, the next labels are asked; a class that has no row in any takes the mean of all rows.
+    """
+    features = features.double()
+    overall = features.mean(dim=0)
+
+    def template(k: int) -> Tensor:
+        rows = next((own for own in (each == k for each in labels) if own.any()), None)
+        return overall if rows is None else features[rows].mean(dim=0)
+
+    return torch.stack([template(k) for k in range(classes)])
