@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from oodbench.cli.parser import add_plugins, one_of
 from oodbench.config import suite as suites
-from oodbench.config.cards import catalogue
+from oodbench.config.cards import EVERY, catalogue
 from oodbench.config.registry import Registry
 
 
@@ -33,8 +33,13 @@ def main(given: argparse.Namespace) -> int:
         if not given.kind:
             print(f"{kind}:")
         width = max(len(name) for name, _ in rows)
+        indent = "" if given.kind else "  "
         for name, summary in rows:
-            print(f"{'' if given.kind else '  '}{name:{width}}  {summary}")
+            print(f"{indent}{name:{width}}  {summary}")
+        if kind == "methods":
+            print(
+                f"{indent}--methods also knows {', '.join(EVERY)}: every method, scorer or trainer that fits the suite"
+            )
     return 0
 
 

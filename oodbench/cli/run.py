@@ -12,6 +12,7 @@ from oodbench.cli import progress
 from oodbench.cli.output import results_stay
 from oodbench.cli.progress import duration, outcome, training_name
 from oodbench.cli.reading import report_problems
+from oodbench.config.cards import EVERY
 from oodbench.errors import UserError
 from oodbench.files import write_text
 from oodbench.report import beside, render, tables
@@ -42,7 +43,8 @@ def _add_what(what: argparse._ArgumentGroup) -> None:
     what.add_argument(
         "--methods",
         metavar="A,B,C+D",
-        help="methods, trainer+scorer pairs, or `all` that fit (default: those that suite or preset state, else all)",
+        help=f"methods, trainer+scorer pairs, and {', '.join(EVERY)}, which are those that fit (default: those that "
+        "suite or preset state, else all)",
     )
     what.add_argument(
         "--setting",

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from oodbench.config import identity
-from oodbench.config.cards import KINDS, Card, command_name, folder, load_class, read_cards
+from oodbench.config.cards import EVERY, KINDS, Card, command_name, folder, load_class, read_cards
 from oodbench.config.schema import Misfit, parse
 from oodbench.config.search import Distribution, Draw, read
 from oodbench.errors import UserError, said, shortened, unknown
 
-RESERVED = ("all", "recipe", "id", "splits", "network")  # they mean something else in `--methods` and `--set`
+RESERVED = (*EVERY, "recipe", "id", "splits", "network")  # they mean something else in `--methods` and `--set`
 DEFAULT_TRAINER, DEFAULT_SCORER = "erm", "energy"
 # Of the rows of a table, in the paper's order.
 GROUPS = (DETECTION, GENERALIZATION, WILD_DATA) = ("OOD detection", "OOD generalization", "Learning with wild data")
@@ -51,7 +51,9 @@ class Registry:
             return self.cards[wanted]
         if wanted in self.broken:
             raise UserError(f"the installed method '{wanted}' cannot be used: {self.broken[wanted]}")
-        raise unknown("method", name, self.cards)
+        if wanted in EVERY:
+            raise UserError(f"'{wanted}' stands for several methods, and one is meant here; name it")
+        raise unknown("method", name, [*self.cards, *EVERY])
 
     def scorer_of(self, trainer: Card) -> Card:
         return self._named_by(trainer, "scorer", trainer.scorer or DEFAULT_SCORER, "Scorer")
@@ -84,8 +86,9 @@ class Registry:
             return MethodSpec(label, Component(cards[0]), Component(cards[1]))
         raise UserError(f"'{name}' is not a method; a pair is written trainer+scorer, for example 'mixup+knn'")
 
-    def all(self) -> "list[MethodSpec]":
-        return [self.method(name) for name in self.cards]
+    def every(self, word: str) -> "list[MethodSpec]":
+        """What `all`, `all-scorers` or `all-trainers` stands for: scorers on ERM, trainers with their own scorer."""
+        return [self.method(name) for name, card in self.cards.items() if card.kind in EVERY[command_name(word)]]
 
 
 def read_method(path: Path, module: str, name: str | None = None, class_name: str | None = None) -> Card:

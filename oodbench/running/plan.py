@@ -49,7 +49,7 @@ class Plan:
     suite: Suite
     cells: list[Cell]
     done: list[Cell]
-    left_out: dict[str, str]  # methods of `all` that do not fit the suite, and why
+    left_out: dict[str, str]  # methods that nobody named and that do not fit the suite, and why
     for_selection: list[Cell]  # those that only select among the others: with two domains held out
     waiting: list[Waiting] = field(default_factory=list)
     lacking: dict[str, str] = field(default_factory=dict)  # what they wait for, and how to get it

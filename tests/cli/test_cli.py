@@ -76,9 +76,13 @@ def test_version_is_that_of_the_package():
 
 def test_list_gives_one_line_each_from_the_docstrings():
     cards = Registry().cards
-    rows = dict(line.split(maxsplit=1) for line in assert_done(oodbench("list", "methods")).splitlines())
+    *lines, words = assert_done(oodbench("list", "methods")).splitlines()
+    rows = dict(line.split(maxsplit=1) for line in lines)
     assert rows == {name: f"{card.kind.lower():8}{card.summary}" for name, card in cards.items()}
     assert rows["msp"] == "scorer  Maximum softmax probability, negated."
+    assert words == (
+        "--methods also knows all, all-scorers, all-trainers: every method, scorer or trainer that fits the suite"
+    )
     for kind, name in (("suites", "digits-c"), ("datasets", "photo-patches"), ("networks", "small-cnn")):
         lines = assert_done(oodbench("list", kind)).splitlines()
         assert any(re.match(rf"{name}  +\S.*\.$", line) for line in lines)
@@ -363,7 +367,7 @@ def test_the_last_of_two_values_counts_and_a_default_is_no_change(results):
 
 def test_all_leaves_out_what_the_suite_has_no_data_for_and_says_why(tmp_path):
     registry, provided = Registry(), load("digits-c").provides
-    lacking = [spec.name for spec in registry.all() if spec.needs - provided]
+    lacking = [spec.name for spec in registry.every("all") if spec.needs - provided]
     out = assert_done(oodbench(*SMOKE, "--methods", "all", "--dry-run", "--results", tmp_path / "none"))
     reason = "needs environments data, which the suite 'digits-c' does not have"
     assert re.findall("^left out: (.*)$", out, re.MULTILINE) == [f"{name} {reason}" for name in lacking]

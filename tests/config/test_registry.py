@@ -368,7 +368,7 @@ def test_two_trainers_that_start_from_each_other_are_refused(plugin, results):
     assert_refused(smoke(results, "first", "--plugin", paths[0], "--plugin", paths[1]), paths[0], "starts from itself")
 
 
-@pytest.mark.parametrize("name", ["all", "recipe", "a+b", "a,b", "a b", "a.b"])
+@pytest.mark.parametrize("name", ["all", "all-scorers", "all-trainers", "recipe", "a+b", "a,b", "a b", "a.b"])
 def test_a_plugin_whose_name_could_not_be_typed_is_refused(name, plugin):
     path = plugin(name=f"{name}.py")
     assert_refused(oodbench("list", "--plugin", path), f"'{name}' cannot name a method: rename '{path}'")
