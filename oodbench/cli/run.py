@@ -44,7 +44,7 @@ def _add_what(what: argparse._ArgumentGroup) -> None:
         "--methods",
         metavar="A,B,C+D",
         help=f"methods, trainer+scorer pairs, and {', '.join(EVERY)}, which are those that fit (default: those that "
-        "suite or preset state, else all)",
+        "suite or preset list, and plugins)",
     )
     what.add_argument(
         "--setting",
@@ -161,6 +161,7 @@ def _carried_out(asked: Request, debug: bool) -> int:
         print(f"{_counts(planned)}: nothing to do (--force runs them again).")
     new = carry_out(planned, reporter)
     _print_tables(planned)
+    _print_unlisted(planned)
     failed = [result for result in new if result.status != "ok"]
     if failed:
         for result in failed if debug else ():
@@ -188,6 +189,14 @@ def _print_tables(planned: "Plan") -> None:
     print(f"Next: oodbench table {shlex.quote(str(planned.folder))} --format latex")
 
 
+def _print_unlisted(planned: "Plan") -> None:
+    """What a suite's own list leaves out, and how to have it."""
+    counts = {word: _count(range(n), word.removeprefix("all-")[:-1]) for word, n in planned.unlisted.items()}
+    if counts:
+        more = " and ".join(f"{count} (--methods {word})" for word, count in counts.items())
+        print(f"Also fit this suite: {more}")
+
+
 def _describe(asked: Request) -> int:
     """`--dry-run`: the plan, without the data where that is not there."""
     planned = plan(asked)
@@ -213,6 +222,7 @@ def _describe(asked: Request) -> int:
         print(f"  {training_name(training)}: {_count(cells, 'cell') if cells else 'only to start others from'}")
     for problem in planned.lacking.values():
         print(problem)
+    _print_unlisted(planned)
     if planned.cells or not planned.waiting:
         print(f"estimated time on {device}: {duration(seconds)}")
     return 0

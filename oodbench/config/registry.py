@@ -18,6 +18,12 @@ from oodbench.errors import UserError, said, shortened, unknown
 
 RESERVED = (*EVERY, "recipe", "id", "splits", "network")  # they mean something else in `--methods` and `--set`
 DEFAULT_TRAINER, DEFAULT_SCORER = "erm", "energy"
+DEFAULT_METHODS = (
+    "erm",
+    "msp",
+    "energy",
+    "knn",
+)  # of a suite that lists none: one training, and what is quick to score
 # Of the rows of a table, in the paper's order.
 GROUPS = (DETECTION, GENERALIZATION, WILD_DATA) = ("OOD detection", "OOD generalization", "Learning with wild data")
 
@@ -35,15 +41,16 @@ class Registry:
                 self._add(_module_file(entry.module), entry.module, entry.name, entry.attr)
             except Exception as error:  # whatever an installed package does, the other methods stay at hand
                 self.broken[command_name(entry.name)] = " ".join(str(error).split())
-        for path in dict.fromkeys(map(_plugin_file, plugins)):
-            self._add(path, f"oodbench_plugin_{path.stem}")
+        files = dict.fromkeys(map(_plugin_file, plugins))
+        self.plugins = [self._add(path, f"oodbench_plugin_{path.stem}") for path in files]  # their names
 
-    def _add(self, path: Path, module: str, name: str | None = None, class_name: str | None = None) -> None:
+    def _add(self, path: Path, module: str, name: str | None = None, class_name: str | None = None) -> str:
         card = read_method(path, module, name, class_name)
         if card.name in self.cards:
             other = self.cards[card.name].path
             raise UserError(f"the method name '{card.name}' is taken by '{other}'; rename '{path}'")
         self.cards[card.name] = card
+        return card.name
 
     def card(self, name: str) -> Card:
         wanted = command_name(name)

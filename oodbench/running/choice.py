@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from oodbench.config.cards import EVERY, NEEDS, NOT_YET, catalogue, command_name
-from oodbench.config.registry import DEFAULT_TRAINER, MethodSpec, Registry, distributions
+from oodbench.config.registry import DEFAULT_METHODS, DEFAULT_TRAINER, MethodSpec, Registry, distributions
 from oodbench.config.search import Distribution
 from oodbench.config.stated import Stated
 from oodbench.config.suite import NONE, SECTIONS, Setting, Suite, Sweep
@@ -21,7 +21,7 @@ def choose_methods(
     asked: Request, suite: Suite, registry: Registry, swept: Sweep | None
 ) -> tuple[Suite, list[MethodSpec], set[str], dict[str, str]]:
     """The suite and the methods with all values set; the names that the user wrote; what cannot be used and why."""
-    words = asked.methods or (tuple(swept.methods.split(",")) if swept else (*suite.contents.methods,) or ("all",))
+    words = asked.methods or (swept.methods.split(",") if swept else _unasked(suite, registry))
     names = [word.strip() for word in words if word.strip()]
     if not names:
         raise UserError("no method given; name at least one, for example --methods msp,knn")
@@ -45,6 +45,21 @@ def choose_methods(
     specs = sorted(unique.values(), key=lambda spec: rank[spec.name])
     left_out = {name: f"cannot be used: {why}" for name, why in registry.broken.items() if {*names} - {*listed}}
     return suite, specs, named, left_out
+
+
+def _unasked(suite: Suite, registry: Registry) -> list[str]:
+    """What runs where nothing is named: the suite's own list, and whatever was given as a plugin."""
+    return [*(suite.contents.methods or DEFAULT_METHODS), *registry.plugins]
+
+
+def unlisted(suite: Suite, stated: Stated, specs: Sequence[MethodSpec], settings: Sequence[Setting]) -> dict[str, int]:
+    """How many others fit the suite, by the word that runs them. A scorer tells nothing without a semantic set."""
+    has_semantic = any(setting.semantic != NONE for setting in settings)
+    counts = {}
+    for word in ("all-scorers", "all-trainers") if has_semantic else ("all-trainers",):
+        others = [spec for spec in stated.every(word) if spec.name not in {each.name for each in specs}]
+        counts[word] = sum(misfit(suite, spec, settings) is None for spec in others)
+    return {word: count for word, count in counts.items() if count}
 
 
 def choose_settings(asked: Request, suite: Suite, swept: Sweep | None) -> list[Setting]:
