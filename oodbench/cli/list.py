@@ -5,14 +5,19 @@ from collections.abc import Callable
 
 from oodbench.cli.parser import add_plugins, one_of
 from oodbench.config import suite as suites
-from oodbench.config.cards import EVERY, catalogue
+from oodbench.config.cards import EVERY, Card, catalogue
 from oodbench.config.registry import Registry
 
 
 def _methods(registry: Registry) -> list[tuple[str, str]]:
-    return [(name, f"{card.kind.lower():8}{card.summary}") for name, card in registry.cards.items()] + [
+    return [(name, _described(card)) for name, card in registry.cards.items()] + [
         (name, f"cannot be used: {reason}") for name, reason in registry.broken.items()
     ]
+
+
+def _described(card: Card) -> str:
+    reads = f" (reads {card.reads})" if card.reads is not None else ""
+    return f"{card.kind.lower():8}{card.summary}{reads}"
 
 
 def _suites(registry: Registry) -> list[tuple[str, str]]:

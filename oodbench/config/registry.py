@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from oodbench.config import identity
-from oodbench.config.cards import EVERY, KINDS, Card, command_name, folder, load_class, read_cards
+from oodbench.config.cards import EVERY, KINDS, READS, Card, command_name, folder, load_class, read_cards
 from oodbench.config.schema import Misfit, parse
 from oodbench.config.search import Distribution, Draw, read
 from oodbench.errors import UserError, said, shortened, unknown
@@ -26,6 +26,7 @@ DEFAULT_METHODS = (
 )  # of a suite that lists none: one training, and what is quick to score
 # Of the rows of a table, in the paper's order.
 GROUPS = (DETECTION, GENERALIZATION, WILD_DATA) = ("OOD detection", "OOD generalization", "Learning with wild data")
+DETECTION_BY = {reads: f"{DETECTION}: {reads}" for reads in READS}  # what our own tables divide the first of them into
 
 
 class Registry:
@@ -117,6 +118,13 @@ def read_method(path: Path, module: str, name: str | None = None, class_name: st
 def display_names() -> dict[str, str]:
     """How the methods of oodbench itself are printed, by name."""
     return {name: card.display for name, card in Registry().cards.items() if card.is_ours}
+
+
+@cache
+def detection_groups() -> dict[str, str]:
+    """The finer group of every scorer of oodbench itself that says what it reads, by name."""
+    cards = Registry().cards.values()
+    return {card.name: DETECTION_BY[card.reads] for card in cards if card.is_ours and card.reads is not None}
 
 
 def distributions(trainer: Card) -> dict[str, Distribution]:
@@ -215,13 +223,18 @@ class MethodSpec:
 
     @property
     def group(self) -> str:
-        """Of a table's rows: what the method says, or one of the paper's three."""
+        """Of a table's rows: what the method says, or one of the paper's three.
+
+        What a scorer of ours reads is looked up when a table is made, so that older results are grouped too. The file
+        of a plugin is not at hand then, and a result says it.
+        """
         if self.own.group is not None:
             return self.own.group
         if "wild" in self.needs:
             return WILD_DATA
         if self.trainer.card.name == DEFAULT_TRAINER and self.name != DEFAULT_TRAINER:
-            return DETECTION
+            reads = None if self.scorer.card.is_ours else self.scorer.card.reads
+            return DETECTION if reads is None else DETECTION_BY[reads]
         return GENERALIZATION
 
     def with_value(self, component: str, key: str, text: str) -> "MethodSpec":

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import product
 from typing import Literal
 
-from oodbench.config.registry import GROUPS, display_names
+from oodbench.config.registry import DETECTION, DETECTION_BY, GROUPS, detection_groups, display_names
 from oodbench.errors import UserError, unknown
 from oodbench.report import sentences
 from oodbench.report.averages import averages
@@ -26,6 +26,7 @@ from oodbench.results.result import MethodRun, Result
 from oodbench.results.samples import Sample
 
 __all__ = ["DEFAULT_METRICS", "GROUPS", "Cell", "Entry", "PrintedRow", "Row", "Table", "build", "plain"]
+ROW_GROUPS = (*DETECTION_BY.values(), *GROUPS)
 # The paper's rows in its order; other methods come after them, by name.
 ORDER = (
     "msp", "odin", "energy", "mahalanobis", "vim", "knn",
@@ -258,7 +259,7 @@ def _table(suite: str, runs: Mapping[Place, Runs], metrics: list[Metric], images
     grid = [[cell(label, title, metric) for title, metric in product(columns, metrics)] for label in methods]
     mark_best(grid, metrics * len(columns))
     rows = [
-        Row(label, method.group, cells, (names[label],), method.trainer.name)
+        Row(label, group_of(method), cells, (names[label],), method.trainer.name)
         for (label, method), cells in zip(methods.items(), grid, strict=True)
     ]
     shares = sentences.one_network(names, runs) if any(metric.name in ACCURACIES for metric in metrics) else []
@@ -273,13 +274,24 @@ def _cell(title: str, runs: Sequence[Runs | None], metric: Metric, sample: Sampl
     return replace(cell, setting=title, note="; ".join(filter(None, [twin, cell.note])))
 
 
+def group_of(method: MethodRun) -> str:
+    """Of a row in our own tables: OOD detection is divided by what a scorer reads, as its file says today."""
+    return detection_groups().get(method.scorer.name, DETECTION) if method.group == DETECTION else method.group
+
+
+def paper_group(group: str) -> str:
+    """The one of the paper's three that a group of our own tables is part of, or itself."""
+    return DETECTION if group in DETECTION_BY.values() else group
+
+
 def by_paper(methods: Mapping[str, MethodRun]) -> dict[str, MethodRun]:
     """The paper's groups and rows first, in its order; others after them, by name."""
     return {label: methods[label] for label in sorted(methods, key=lambda label: (*_rank(methods[label]), label))}
 
 
 def _rank(method: MethodRun) -> tuple[int, str, int]:
-    return _position(method.group, GROUPS), method.group, _position(method.first, ORDER)
+    group = group_of(method)
+    return _position(group, ROW_GROUPS), group, _position(method.first, ORDER)
 
 
 def _position(name: str, names: Sequence[str]) -> int:

@@ -78,8 +78,10 @@ def test_list_gives_one_line_each_from_the_docstrings():
     cards = Registry().cards
     *lines, words = assert_done(oodbench("list", "methods")).splitlines()
     rows = dict(line.split(maxsplit=1) for line in lines)
-    assert rows == {name: f"{card.kind.lower():8}{card.summary}" for name, card in cards.items()}
-    assert rows["msp"] == "scorer  Maximum softmax probability, negated."
+    plain = {name: row.partition(" (reads ")[0] for name, row in rows.items()}
+    assert plain == {name: f"{card.kind.lower():8}{card.summary}" for name, card in cards.items()}
+    assert rows["msp"] == "scorer  Maximum softmax probability, negated. (reads logits)"
+    assert "(reads " not in rows["erm"] and rows["vim"].endswith(" (reads features and head)")
     assert words == (
         "--methods also knows all, all-scorers, all-trainers: every method, scorer or trainer that fits the suite"
     )
@@ -100,14 +102,15 @@ def test_show_describes_a_method_its_paper_hyperparameters_and_needs():
     for part in (
         "knn: Distance to the k-th nearest training row",
         "Y. Sun et al., Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022.",
-        "group:    OOD detection\ntrainer:  erm\nscorer:   knn\nneeds:    labelled images only\n",
+        "group:    OOD detection\ntrainer:  erm\nscorer:   knn, which reads distances\n",
+        "needs:    labelled images only\n",
         "hyperparameters of knn:\n  k = 50  (a whole number)",
         "knn.py\n",
     ):
         assert part in out
     assert assert_done(oodbench("show", "erm+knn")) == out
     assert "dim = auto  (a whole number or 'auto')" in assert_done(oodbench("show", "vim"))
-    assert "scorer:   energy\n" in assert_done(oodbench("show", "erm"))
+    assert "scorer:   energy, which reads logits\n" in assert_done(oodbench("show", "erm"))
 
 
 @pytest.mark.parametrize("name", Registry().cards)
@@ -465,7 +468,11 @@ def test_every_format_shows_every_cell(results):
     metrics = ["covariate_acc", "id_acc", "fpr95", "auroc"]
     markdown = assert_done(oodbench("table", results))
     assert assert_done(oodbench("table", results, "--format", "markdown")) == markdown
-    assert markdown.startswith("### digits-c-smoke\n") and "| *OOD detection*" in markdown and "| KNN " in markdown
+    assert (
+        markdown.startswith("### digits-c-smoke\n")
+        and "| *OOD detection: distances*" in markdown
+        and "| KNN " in markdown
+    )
     for title in ("**OOD Acc. ↑**", "**ID Acc. ↑**", "**FPR ↓**", "**AUROC ↑**"):
         assert markdown.count(title) == 3  # two settings and their average
     latex = assert_done(oodbench("table", results, "--format", "latex"))

@@ -148,10 +148,22 @@ def test_a_plugin_prints_as_its_author_spells_it_and_in_a_group_of_its_own(plugi
     assert_done(smoke(results, "my-scorer,mixup+my-scorer,msp", "--plugin", path, "--set", "my_scorer.column=2"))
     rows = [line.split("|")[1].strip() for line in assert_done(oodbench("table", results)).splitlines() if "|" in line]
     assert [row for row in rows if row][2:] == [
-        "*OOD detection*", "MSP", "*OOD generalization*", r"Mixup + My \*scorer\* (my-scorer.column=2)", "*Ours*",
-        r"My \*scorer\* (column=2)",
+        "*OOD detection: logits*", "MSP", "*OOD generalization*", r"Mixup + My \*scorer\* (my-scorer.column=2)",
+        "*Ours*", r"My \*scorer\* (column=2)",
     ]  # fmt: skip
     assert {r.config.method.display for r in read_results(results)} == {"My *scorer*", "Mixup + My *scorer*", "MSP"}
+
+
+def test_a_plugin_is_grouped_by_what_it_says_it_reads_and_else_stands_with_all_detection(plugin, results):
+    line = "    column: int = 0  # which class\n"
+    path, other = plugin(line, f'    reads = "logits"\n\n{line}'), plugin(name="silent.py")
+    assert_done(smoke(results, "silent,knn,my-scorer,msp", "--plugin", path, "--plugin", other))
+    rows = [line.split("|")[1].strip() for line in assert_done(oodbench("table", results)).splitlines() if "|" in line]
+    assert [row for row in rows if row][2:] == [
+        "*OOD detection: logits*", "MSP", "my-scorer", "*OOD detection: distances*", "KNN", "*OOD detection*", "silent",
+    ]  # fmt: skip
+    assert "scorer:   my-scorer, which reads logits\n" in assert_done(oodbench("show", "my-scorer", "--plugin", path))
+    assert "scorer:   silent\n" in assert_done(oodbench("show", "silent", "--plugin", other))
 
 
 @pytest.mark.parametrize(
