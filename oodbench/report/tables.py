@@ -11,7 +11,7 @@ from typing import Literal
 
 from oodbench.config.registry import DETECTION, DETECTION_BY, GROUPS, detection_groups, display_names
 from oodbench.errors import UserError, unknown
-from oodbench.report import sentences
+from oodbench.report import ranking, sentences
 from oodbench.report.averages import averages
 from oodbench.report.cells import Cell, mark_best, measured, plain
 from oodbench.report.evidence import Evidence
@@ -139,6 +139,7 @@ class Table:
     notes: tuple[str, ...] = ()
     reported_notes: tuple[str, ...] = ()
     marks_best: bool = True
+    has_groups: bool = True  # false where rows stand in one order, whatever their groups
 
     def __repr__(self) -> str:
         counts = f"rows {len(self.rows)}, settings {len(self.settings)}, metrics {len(self.metrics)}"
@@ -187,11 +188,18 @@ class Table:
         dash = "–: not run, or not recorded." if empty else ""
         return list(filter(None, [sentences.erm_line(self), *self.notes, *self.reported_notes, dash]))
 
+    def heading(self, i: int) -> str:
+        """What stands above a row that opens a group; empty above others."""
+        return self.group_of_row(i) if self.opens_group(i) else ""
+
     def opens_group(self, i: int) -> bool:
         return i == 0 or self._group(i) != self._group(i - 1)
 
+    def group_of_row(self, i: int) -> str:
+        return self.rows[i].group if self.has_groups else ""
+
     def _group(self, i: int) -> tuple[str, ...]:
-        return (self.rows[i].group, *self.rows[i].heads[:-1])
+        return (self.group_of_row(i), *self.rows[i].heads[:-1])
 
 
 def build(
@@ -200,25 +208,28 @@ def build(
     seeds: int | Literal["all"] = "all",
     selection: str | None = model_selection.TRAINING_DOMAIN,
     images: bool = True,
+    sort: str | None = None,
 ) -> list[Table]:
     """A table per suite, two where domains are held out with and without a semantic set.
 
     `seeds` keeps that many of the lowest seeds of each method and setting; `selection` chooses a checkpoint of results
     that have several, None takes them as they were at the end. Without `images` no raw scores are read, and intervals
-    are over seeds alone.
+    are over seeds alone. `sort` is a metric, shown or not, by which all rows stand, best first and without groups; a
+    table whose results lack it keeps its order.
     """
-    for name in metrics:
+    for name in (*metrics, *([] if sort is None else [sort])):
         if name not in METRICS:
             raise unknown("metric", name, METRICS)
     if not metrics:
         raise UserError(f"no metrics to show; choose from: {', '.join(METRICS)}")
     lowest = checked_seeds(seeds)
     shown = [METRICS[name] for name in dict.fromkeys(metrics)]
+    by = None if sort is None else METRICS[sort]
     tables = []
     for suite, ledger in as_ledger(results).suites.items():
         origins = replaced(ledger.results)
         if selection is None:
-            table = _table(suite, _lowest(ledger.last_runs, lowest), shown, images)
+            table = _table(suite, _lowest(ledger.last_runs, lowest), shown, images, by)
             tables.append(replace(table, notes=(*table.notes, *origins)))
             continue
         kinds = model_selection.by_protocol(ledger)
@@ -226,9 +237,11 @@ def build(
             selected = model_selection.select(some, selection, last_only)
             sentence = model_selection.describe(selected.values(), selection, last_only)
             caption = " ".join(filter(None, [sentence, TRANSDUCTIVE if last_only else ""]))
-            table = _table(suite, _lowest(selected, lowest), shown, images)
+            table = _table(suite, _lowest(selected, lowest), shown, images, by)
             part = "with a semantic set" if last_only and len(kinds) > 1 else ""
             tables.append(replace(table, part=part, caption=caption, notes=(*table.notes, *origins)))
+    if by is not None and all(table.has_groups for table in tables):
+        raise UserError(f"no result here has '{by.name}' to sort by; choose another metric")
     return tables
 
 
@@ -242,7 +255,7 @@ def _lowest(runs: Mapping[Place, Runs], seeds: int | None) -> dict[Place, Runs]:
     return {place: some.lowest(seeds) for place, some in runs.items()}
 
 
-def _table(suite: str, runs: Mapping[Place, Runs], metrics: list[Metric], images: bool) -> Table:
+def _table(suite: str, runs: Mapping[Place, Runs], metrics: list[Metric], images: bool, by: Metric | None) -> Table:
     recorded = {name for some in runs.values() for each in some.measurements for name in each.metrics}
     metrics = [metric for metric in metrics if metric.name in recorded] or metrics  # without a semantic set, accuracies
     methods = by_paper(methods_of(runs))
@@ -263,7 +276,18 @@ def _table(suite: str, runs: Mapping[Place, Runs], metrics: list[Metric], images
         for (label, method), cells in zip(methods.items(), grid, strict=True)
     ]
     shares = sentences.one_network(names, runs) if any(metric.name in ACCURACIES for metric in metrics) else []
-    return Table(suite, list(columns), metrics, rows, notes=tuple(shares))
+    table = Table(suite, list(columns), metrics, rows, notes=tuple(shares))
+    return table if by is None else _sorted(table, by, runs, settings)
+
+
+def _sorted(table: Table, by: Metric, runs: Mapping[Place, Runs], settings: Sequence[str]) -> Table:
+    """All rows by one metric, best first, those without it last, equals by name; the table itself if none has it."""
+    standings = ranking.standings(runs, [row.method for row in table.rows], settings, by)
+    if not standings:
+        return table
+    last = (len(settings), 0.0)
+    rows = sorted(table.rows, key=lambda row: (*standings.get(row.method, last), row.name))
+    return replace(table, rows=rows, has_groups=False, notes=(ranking.sentence(by, settings), *table.notes))
 
 
 def _cell(title: str, runs: Sequence[Runs | None], metric: Metric, sample: Sample | None, twin: str | None) -> Cell:
