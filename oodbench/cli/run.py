@@ -176,7 +176,7 @@ def _print_tables(planned: "Plan") -> None:
     home = planned.folder / planned.suite.label
     results, problems = read_folder(home)
     report_problems(problems)
-    built = tables.build(results, selection=planned.request.selection)
+    built = tables.build(results, selection=planned.request.selection, groups=planned.suite.contents.groups)
     if beside.has_stand_ins(planned.suite.name, planned.suite.preset):
         built = beside.with_reported(built, results)
     for format, name in (("markdown", "table.md"), ("latex", "table.tex")):

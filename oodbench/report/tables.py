@@ -12,7 +12,7 @@ from typing import Literal
 from oodbench.config.registry import DETECTION, DETECTION_BY, GROUPS, detection_groups, display_names
 from oodbench.errors import UserError, unknown
 from oodbench.report import ranking, sentences
-from oodbench.report.averages import averages
+from oodbench.report.averages import Groups, averages
 from oodbench.report.cells import Cell, mark_best, measured, plain
 from oodbench.report.evidence import Evidence
 from oodbench.report.numbers import Number
@@ -209,13 +209,14 @@ def build(
     selection: str | None = model_selection.TRAINING_DOMAIN,
     images: bool = True,
     sort: str | None = None,
+    groups: Groups | None = None,
 ) -> list[Table]:
     """A table per suite, two where domains are held out with and without a semantic set.
 
     `seeds` keeps that many of the lowest seeds of each method and setting; `selection` chooses a checkpoint of results
     that have several, None takes them as they were at the end. Without `images` no raw scores are read, and intervals
     are over seeds alone. `sort` is a metric, shown or not, by which all rows stand, best first and without groups; a
-    table whose results lack it keeps its order.
+    table whose results lack it keeps its order. `groups` are those of the suite, where it is at hand.
     """
     for name in (*metrics, *([] if sort is None else [sort])):
         if name not in METRICS:
@@ -229,7 +230,7 @@ def build(
     for suite, ledger in as_ledger(results).suites.items():
         origins = replaced(ledger.results)
         if selection is None:
-            table = _table(suite, _lowest(ledger.last_runs, lowest), shown, images, by)
+            table = _table(suite, _lowest(ledger.last_runs, lowest), shown, images, by, groups)
             tables.append(replace(table, notes=(*table.notes, *origins)))
             continue
         kinds = model_selection.by_protocol(ledger)
@@ -237,7 +238,7 @@ def build(
             selected = model_selection.select(some, selection, last_only)
             sentence = model_selection.describe(selected.values(), selection, last_only)
             caption = " ".join(filter(None, [sentence, TRANSDUCTIVE if last_only else ""]))
-            table = _table(suite, _lowest(selected, lowest), shown, images, by)
+            table = _table(suite, _lowest(selected, lowest), shown, images, by, groups)
             part = "with a semantic set" if last_only and len(kinds) > 1 else ""
             tables.append(replace(table, part=part, caption=caption, notes=(*table.notes, *origins)))
     if by is not None and all(table.has_groups for table in tables):
@@ -255,13 +256,16 @@ def _lowest(runs: Mapping[Place, Runs], seeds: int | None) -> dict[Place, Runs]:
     return {place: some.lowest(seeds) for place, some in runs.items()}
 
 
-def _table(suite: str, runs: Mapping[Place, Runs], metrics: list[Metric], images: bool, by: Metric | None) -> Table:
+def _table(
+    suite: str, runs: Mapping[Place, Runs], metrics: list[Metric], images: bool, by: Metric | None,
+    groups: Groups | None,
+) -> Table:  # fmt: skip
     recorded = {name for some in runs.values() for each in some.measurements for name in each.metrics}
     metrics = [metric for metric in metrics if metric.name in recorded] or metrics  # without a semantic set, accuracies
     methods = by_paper(methods_of(runs))
     names = {label: method_name(method) for label, method in methods.items()}
     settings = in_order(runs)
-    columns = {setting: [setting] for setting in settings} | averages(runs, settings)
+    columns = {setting: [setting] for setting in settings} | averages(runs, settings, groups)
     evidence, twins = Evidence(runs, metrics, images), sentences.unparted(names, runs)
 
     def cell(label: str, title: str, metric: Metric) -> Cell:
