@@ -78,6 +78,11 @@ def refusal(function, *arguments) -> str:
     return str(caught.value)
 
 
+def listed(outcome):
+    """The lines of a list, whose columns are as wide as the longest name asks for."""
+    return [" ".join(line.split()) for line in assert_done(outcome).splitlines()]
+
+
 def test_the_folder_is_the_registry():
     files = [path for path in folder("methods").glob("*.py") if not path.stem.startswith("_")]
     ours = {name for name, card in Registry().cards.items() if card.is_ours}
@@ -185,8 +190,8 @@ def test_without_a_display_name_the_class_is_spelled_as_it_is_where_it_has_the_n
     assert card.display == display
 
 
-def test_the_rows_of_the_paper_are_all_there_is_and_in_its_order():
-    assert set(tables.ORDER) == {name for name, card in Registry().cards.items() if card.is_ours}
+def test_the_rows_of_the_paper_are_methods_of_ours_and_print_as_it_spells_them():
+    assert set(tables.ORDER) < {name for name, card in Registry().cards.items() if card.is_ours}
     shown = [tables.printed_name(name) for name in ("energy-oe", "i-mixup+knn", "bn-adapt,steps=3", "vim", "unknown")]
     assert shown == ["Energy (w. outlier)", "I-Mixup + KNN", "BN-adapt (steps=3)", "ViM", "unknown"]
 
@@ -201,9 +206,7 @@ def test_a_name_may_be_typed_with_underscores_or_hyphens(name, plugin, results):
 
 def test_a_plugin_is_listed_and_shown(plugin):
     path = plugin()
-    assert "my-scorer    scorer  The logit of one class, negated.\n" in assert_done(
-        oodbench("list", "methods", "--plugin", path)
-    )
+    assert "my-scorer scorer The logit of one class, negated." in listed(oodbench("list", "methods", "--plugin", path))
     shown = assert_done(oodbench("show", "my-scorer", "--plugin", path))
     for part in ("A. Author, Scores by one logit, 2026.", "trainer:  erm", "scorer:   my-scorer", f"file:     {path}"):
         assert part in shown
@@ -660,8 +663,8 @@ def installed(tmp_path, monkeypatch):
 
 def test_an_installed_package_adds_a_method_that_is_listed_and_runs(installed, results):
     site = installed("foo_score = foo_methods", {"foo_methods.py": SCORER})
-    listed = process("list", "methods", PYTHONPATH=str(site))
-    assert "foo-score    scorer  The logit of one class, negated.\n" in assert_done(listed)
+    told = process("list", "methods", PYTHONPATH=str(site))
+    assert "foo-score scorer The logit of one class, negated." in listed(told)
     out = assert_done(smoke(results, "foo_score", "--set", "foo-score.column=3"))
     assert "unseen-digits / foo-score,column=3 / seed 0: OOD Acc. " in out
     assert f"file:     {site / 'foo_methods.py'}" in assert_done(oodbench("show", "foo-score"))
@@ -694,12 +697,12 @@ def test_broken_entry_points_are_listed_as_such_and_harm_nobody_else(installed, 
         knn = foo_fine
     """
     installed(entries, {"foo_syntax.py": "class A(:\n", "foo_empty.py": "x = 1\n", "foo_fine.py": SCORER})
-    listed = assert_done(oodbench("list"))
-    rows = {line.split()[0]: line for line in listed.splitlines() if "cannot be used: " in line}
+    out = assert_done(oodbench("list"))
+    rows = {line.split()[0]: line for line in out.splitlines() if "cannot be used: " in line}
     assert set(rows) == {name.replace("_", "-") for name in BROKEN}
     for name, reason in BROKEN.items():
         assert reason in rows[name.replace("_", "-")]
-    assert "foo-fine" in listed
+    assert "foo-fine" in out
     out = assert_done(smoke(results, "all", "--dry-run"))
     assert "left out: foo-missing cannot be used: the module 'foo_nowhere' is not installed\n" in out
     assert "unseen-digits / knn / seed 0" in out and "unseen-digits / foo-fine / seed 0" in out
@@ -720,7 +723,7 @@ def test_an_installed_method_that_does_not_import_is_told_when_asked_for(install
 
 def test_a_package_is_not_imported_to_list_its_methods(installed, results):
     installed("foo-a = foo.methods", {"foo/__init__.py": "raise RuntimeError('imported')", "foo/methods.py": SCORER})
-    assert "foo-a        scorer  The logit of one class, negated.\n" in assert_done(oodbench("list", "methods"))
+    assert "foo-a scorer The logit of one class, negated." in listed(oodbench("list", "methods"))
     assert_refused(smoke(results, "foo-a"), "methods.py' does not import: RuntimeError: imported")
 
 
