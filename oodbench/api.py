@@ -70,9 +70,11 @@ def table(
     layout: str | None = None,
     reported: bool = False,
     selection: str | None = None,
+    sort: str | None = None,
 ) -> str:
-    """What `oodbench table` prints; `format` is one of `oodbench.report.render.FORMATS`."""
-    return render.render(layouts.assemble(read_results(folder), metrics, seeds, layout, reported, selection), format)
+    """What `oodbench table` prints; `format` is one of `oodbench.report.render.FORMATS`, `sort` a metric."""
+    built = layouts.assemble(read_results(folder), metrics, seeds, layout, reported, selection, sort)
+    return render.render(built, format)
 
 
 def compare(

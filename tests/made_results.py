@@ -12,7 +12,7 @@ from oodbench.results.metrics import Scored, evaluate
 from oodbench.results.result import ComponentRun, Config, DataRead, MethodRun, Result, write
 
 CARDS = Registry().cards
-GROUP = "Learning with wild data"
+DETECTION, GROUP = "OOD detection", "Learning with wild data"
 
 
 def spelled(method):
@@ -42,7 +42,7 @@ def config(
 
 
 def method_run(label, display=None, group=GROUP, values=None, changed=None):
-    """`mixup+knn,knn.k=5` with the values as text; what is no pair is a trainer with energy scores."""
+    """`mixup+knn,knn.k=5` with the values as text; else a scorer on ERM, or a trainer with energy scores."""
     name, *words = label.split(",")
     trainer, _, scorer = name.partition("+")
     stated = {"trainer": dict(changed or {}), "scorer": {}}
@@ -50,6 +50,10 @@ def method_run(label, display=None, group=GROUP, values=None, changed=None):
         key, _, value = word.partition("=")
         owner, _, key = key.rpartition(".")
         stated["scorer" if scorer and owner == scorer else "trainer"][key] = value
+    if not scorer and (CARDS[name].kind == "Scorer" if name in CARDS else group == DETECTION):
+        return MethodRun(
+            name, display or spelled(name), group, component("erm"), component(name, values, stated["trainer"])
+        )
     components = component(trainer, values, stated["trainer"]), component(scorer or "energy", None, stated["scorer"])
     return MethodRun(name, display or spelled(name), group, *components)
 

@@ -6,7 +6,7 @@ Each folder holds the results of one machine; a suite that several of them hold,
 between machines too. Other processors are played on one machine, by the instructions that torch may use:
 
     export ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=AVX2     # and once more with ATEN_CPU_CAPABILITY=avx2
-    oodbench run --suite digits-c --methods all --seeds 0,1,2,3,4,5,6,7,8,9 --results FOLDER
+    oodbench run --suite digits-c --seeds 0,1,2,3,4,5,6,7,8,9 --results FOLDER
 
 which changes the last bits of a sum, and so the bits of a training. A method needs two seeds to count.
 """

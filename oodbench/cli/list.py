@@ -5,14 +5,19 @@ from collections.abc import Callable
 
 from oodbench.cli.parser import add_plugins, one_of
 from oodbench.config import suite as suites
-from oodbench.config.cards import catalogue
+from oodbench.config.cards import EVERY, Card, catalogue
 from oodbench.config.registry import Registry
 
 
 def _methods(registry: Registry) -> list[tuple[str, str]]:
-    return [(name, f"{card.kind.lower():8}{card.summary}") for name, card in registry.cards.items()] + [
+    return [(name, _described(card)) for name, card in registry.cards.items()] + [
         (name, f"cannot be used: {reason}") for name, reason in registry.broken.items()
     ]
+
+
+def _described(card: Card) -> str:
+    reads = f" (reads {card.reads})" if card.reads is not None else ""
+    return f"{card.kind.lower():8}{card.summary}{reads}"
 
 
 def _suites(registry: Registry) -> list[tuple[str, str]]:
@@ -33,8 +38,13 @@ def main(given: argparse.Namespace) -> int:
         if not given.kind:
             print(f"{kind}:")
         width = max(len(name) for name, _ in rows)
+        indent = "" if given.kind else "  "
         for name, summary in rows:
-            print(f"{'' if given.kind else '  '}{name:{width}}  {summary}")
+            print(f"{indent}{name:{width}}  {summary}")
+        if kind == "methods":
+            print(
+                f"{indent}--methods also knows {', '.join(EVERY)}: every method, scorer or trainer that fits the suite"
+            )
     return 0
 
 

@@ -12,6 +12,7 @@ from oodbench.cli import progress
 from oodbench.cli.output import results_stay
 from oodbench.cli.progress import duration, outcome, training_name
 from oodbench.cli.reading import report_problems
+from oodbench.config.cards import EVERY
 from oodbench.errors import UserError
 from oodbench.files import write_text
 from oodbench.report import beside, render, tables
@@ -42,7 +43,8 @@ def _add_what(what: argparse._ArgumentGroup) -> None:
     what.add_argument(
         "--methods",
         metavar="A,B,C+D",
-        help="methods, trainer+scorer pairs, or `all` that fit (default: those that suite or preset state, else all)",
+        help=f"methods, trainer+scorer pairs, and {', '.join(EVERY)}, which are those that fit (default: those that "
+        "suite or preset list, and plugins)",
     )
     what.add_argument(
         "--setting",
@@ -159,6 +161,7 @@ def _carried_out(asked: Request, debug: bool) -> int:
         print(f"{_counts(planned)}: nothing to do (--force runs them again).")
     new = carry_out(planned, reporter)
     _print_tables(planned)
+    _print_unlisted(planned)
     failed = [result for result in new if result.status != "ok"]
     if failed:
         for result in failed if debug else ():
@@ -173,7 +176,7 @@ def _print_tables(planned: "Plan") -> None:
     home = planned.folder / planned.suite.label
     results, problems = read_folder(home)
     report_problems(problems)
-    built = tables.build(results, selection=planned.request.selection)
+    built = tables.build(results, selection=planned.request.selection, groups=planned.suite.contents.groups)
     if beside.has_stand_ins(planned.suite.name, planned.suite.preset):
         built = beside.with_reported(built, results)
     for format, name in (("markdown", "table.md"), ("latex", "table.tex")):
@@ -184,6 +187,14 @@ def _print_tables(planned: "Plan") -> None:
     print(render.render(built, "text"))
     print(f"The same table: {home / 'table.md'} and {home / 'table.tex'}")
     print(f"Next: oodbench table {shlex.quote(str(planned.folder))} --format latex")
+
+
+def _print_unlisted(planned: "Plan") -> None:
+    """What a suite's own list leaves out, and how to have it."""
+    counts = {word: _count(range(n), word.removeprefix("all-")[:-1]) for word, n in planned.unlisted.items()}
+    if counts:
+        more = " and ".join(f"{count} (--methods {word})" for word, count in counts.items())
+        print(f"Also fit this suite: {more}")
 
 
 def _describe(asked: Request) -> int:
@@ -211,6 +222,7 @@ def _describe(asked: Request) -> int:
         print(f"  {training_name(training)}: {_count(cells, 'cell') if cells else 'only to start others from'}")
     for problem in planned.lacking.values():
         print(problem)
+    _print_unlisted(planned)
     if planned.cells or not planned.waiting:
         print(f"estimated time on {device}: {duration(seconds)}")
     return 0

@@ -66,7 +66,8 @@ def _show_method(method: MethodSpec) -> None:
     print(f"\n{own.paper}\n")
     print(f"group:    {method.group}")
     print(f"trainer:  {method.trainer.card.name}")
-    print(f"scorer:   {method.scorer.card.name}")
+    reads = method.scorer.card.reads
+    print(f"scorer:   {method.scorer.card.name}" + (f", which reads {reads}" if reads is not None else ""))
     base = method.trainer.card.starts_from
     print(
         f"needs:    {', '.join(sorted(method.needs)) or 'labelled images only'}"

@@ -27,6 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="of: " + ", ".join(METRICS) + f" (default: {','.join(tables.DEFAULT_METRICS)})",
     )
+    parser.add_argument(
+        "--sort",
+        metavar="METRIC",
+        help="all rows by this metric, shown or not, best first over all settings, without groups; for example auroc",
+    )
     parser.add_argument("--seeds", default="all", metavar="all|N", help="how many seeds to average (default: all)")
     parser.add_argument(
         "--layout",
@@ -56,6 +61,6 @@ def main(given: argparse.Namespace) -> int:
         )
     metrics = None if given.metrics is None else [name.strip() for name in given.metrics.split(",") if name.strip()]
     reported = tables.REPORTED in given.beside
-    built = layouts.assemble(ledger, metrics, seeds, given.layout, reported, given.selection)
+    built = layouts.assemble(ledger, metrics, seeds, given.layout, reported, given.selection, given.sort)
     print(render.render(built, given.format), end="")
     return 0

@@ -27,6 +27,8 @@ NEEDS = {  # what a method may ask for, in its `needs`
 READS = ("logits", "features and head", "distances", "gradients")  # what a scorer may read, as tables order them
 NOT_YET = frozenset({"views", "outliers", "ood-head"})  # words that this version knows and cannot serve
 KINDS = tuple(NEEDS)
+# Words among the names of methods, and the kinds that they stand for every method of.
+EVERY = {"all": KINDS, "all-scorers": ("Scorer",), "all-trainers": ("Trainer",)}
 CATALOGUES = {"networks": "learning.networks", "datasets": "data.sets"}  # their packages
 PARTLY_MADE = ("DomainTrainer", "BankScorer", "ReshapingScorer")  # classes of the interface that methods build on
 

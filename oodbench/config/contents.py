@@ -112,7 +112,8 @@ class Contents:
     wild: bool = True  # false: no unlabelled mixture is to be had
     mixture: Literal["categorical", "three_masks"] = "categorical"  # how a wild batch is drawn, see data.WildMixture
     # Those that run unless --methods says otherwise, in this order, with hyperparameters and, under `recipe`, what
-    # differs from the suite's recipe. A preset that has this key replaces it as a whole. See stated.py.
+    # differs from the suite's recipe. A preset that has this key replaces it as a whole. See stated.py. A suite
+    # without any runs registry.DEFAULT_METHODS.
     methods: dict[str, dict[str, Any]] = field(default_factory=dict)
     sweeps: dict[str, Sweep] = field(default_factory=dict)
     search: dict[str, str] = field(default_factory=dict)  # recipe.lr: 10**U(-5,-3.5), for --draws; see search.py

@@ -11,15 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from oodbench.config import identity
-from oodbench.config.cards import KINDS, Card, command_name, folder, load_class, read_cards
+from oodbench.config.cards import EVERY, KINDS, READS, Card, command_name, folder, load_class, read_cards
 from oodbench.config.schema import Misfit, parse
 from oodbench.config.search import Distribution, Draw, read
 from oodbench.errors import UserError, said, shortened, unknown
 
-RESERVED = ("all", "recipe", "id", "splits", "network")  # they mean something else in `--methods` and `--set`
+RESERVED = (*EVERY, "recipe", "id", "splits", "network")  # they mean something else in `--methods` and `--set`
 DEFAULT_TRAINER, DEFAULT_SCORER = "erm", "energy"
+DEFAULT_METHODS = (
+    "erm",
+    "msp",
+    "energy",
+    "knn",
+)  # of a suite that lists none: one training, and what is quick to score
 # Of the rows of a table, in the paper's order.
 GROUPS = (DETECTION, GENERALIZATION, WILD_DATA) = ("OOD detection", "OOD generalization", "Learning with wild data")
+DETECTION_BY = {reads: f"{DETECTION}: {reads}" for reads in READS}  # what our own tables divide the first of them into
 
 
 class Registry:
@@ -35,15 +42,16 @@ class Registry:
                 self._add(_module_file(entry.module), entry.module, entry.name, entry.attr)
             except Exception as error:  # whatever an installed package does, the other methods stay at hand
                 self.broken[command_name(entry.name)] = " ".join(str(error).split())
-        for path in dict.fromkeys(map(_plugin_file, plugins)):
-            self._add(path, f"oodbench_plugin_{path.stem}")
+        files = dict.fromkeys(map(_plugin_file, plugins))
+        self.plugins = [self._add(path, f"oodbench_plugin_{path.stem}") for path in files]  # their names
 
-    def _add(self, path: Path, module: str, name: str | None = None, class_name: str | None = None) -> None:
+    def _add(self, path: Path, module: str, name: str | None = None, class_name: str | None = None) -> str:
         card = read_method(path, module, name, class_name)
         if card.name in self.cards:
             other = self.cards[card.name].path
             raise UserError(f"the method name '{card.name}' is taken by '{other}'; rename '{path}'")
         self.cards[card.name] = card
+        return card.name
 
     def card(self, name: str) -> Card:
         wanted = command_name(name)
@@ -51,7 +59,9 @@ class Registry:
             return self.cards[wanted]
         if wanted in self.broken:
             raise UserError(f"the installed method '{wanted}' cannot be used: {self.broken[wanted]}")
-        raise unknown("method", name, self.cards)
+        if wanted in EVERY:
+            raise UserError(f"'{wanted}' stands for several methods, and one is meant here; name it")
+        raise unknown("method", name, [*self.cards, *EVERY])
 
     def scorer_of(self, trainer: Card) -> Card:
         return self._named_by(trainer, "scorer", trainer.scorer or DEFAULT_SCORER, "Scorer")
@@ -84,8 +94,9 @@ class Registry:
             return MethodSpec(label, Component(cards[0]), Component(cards[1]))
         raise UserError(f"'{name}' is not a method; a pair is written trainer+scorer, for example 'mixup+knn'")
 
-    def all(self) -> "list[MethodSpec]":
-        return [self.method(name) for name in self.cards]
+    def every(self, word: str) -> "list[MethodSpec]":
+        """What `all`, `all-scorers` or `all-trainers` stands for: scorers on ERM, trainers with their own scorer."""
+        return [self.method(name) for name, card in self.cards.items() if card.kind in EVERY[command_name(word)]]
 
 
 def read_method(path: Path, module: str, name: str | None = None, class_name: str | None = None) -> Card:
@@ -107,6 +118,13 @@ def read_method(path: Path, module: str, name: str | None = None, class_name: st
 def display_names() -> dict[str, str]:
     """How the methods of oodbench itself are printed, by name."""
     return {name: card.display for name, card in Registry().cards.items() if card.is_ours}
+
+
+@cache
+def detection_groups() -> dict[str, str]:
+    """The finer group of every scorer of oodbench itself that says what it reads, by name."""
+    cards = Registry().cards.values()
+    return {card.name: DETECTION_BY[card.reads] for card in cards if card.is_ours and card.reads is not None}
 
 
 def distributions(trainer: Card) -> dict[str, Distribution]:
@@ -205,13 +223,18 @@ class MethodSpec:
 
     @property
     def group(self) -> str:
-        """Of a table's rows: what the method says, or one of the paper's three."""
+        """Of a table's rows: what the method says, or one of the paper's three.
+
+        What a scorer of ours reads is looked up when a table is made, so that older results are grouped too. The file
+        of a plugin is not at hand then, and a result says it.
+        """
         if self.own.group is not None:
             return self.own.group
         if "wild" in self.needs:
             return WILD_DATA
         if self.trainer.card.name == DEFAULT_TRAINER and self.name != DEFAULT_TRAINER:
-            return DETECTION
+            reads = None if self.scorer.card.is_ours else self.scorer.card.reads
+            return DETECTION if reads is None else DETECTION_BY[reads]
         return GENERALIZATION
 
     def with_value(self, component: str, key: str, text: str) -> "MethodSpec":

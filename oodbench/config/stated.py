@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from oodbench.config.cards import Card
+from oodbench.config.cards import EVERY, Card, command_name
 from oodbench.config.registry import Component, MethodSpec, Registry
 from oodbench.config.schema import Misfit, conform
 from oodbench.config.suite import Suite
@@ -31,6 +31,8 @@ class Stated:
         recipes: dict[str, Mapping[str, Any]] = {}
         try:
             for word, stated in suite.contents.methods.items():
+                if command_name(word) in EVERY:
+                    continue
                 method = _method(registry, word)
                 values[method.name] = _by_component(method, word, stated)
                 recipes[method.name] = recipe_values(word, stated)
@@ -44,8 +46,9 @@ class Stated:
         trainer, scorer = (self.component(part.card, spec.name) for part in (spec.trainer, spec.scorer))
         return replace(spec, trainer=trainer, scorer=scorer)
 
-    def all(self) -> list[MethodSpec]:
-        return [self.method(spec.name) for spec in self.registry.all()]
+    def every(self, word: str) -> list[MethodSpec]:
+        """The same of all that `all`, `all-scorers` or `all-trainers` stands for."""
+        return [self.method(spec.name) for spec in self.registry.every(word)]
 
     def component(self, card: Card, method: str | None = None) -> Component:
         """A trainer or scorer as part of a method, or as what another starts from."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from oodbench.config import search
-from oodbench.config.cards import catalogue
+from oodbench.config.cards import EVERY, catalogue, command_name
 from oodbench.config.contents import FOLDER, NONE, Contents, Setting, Source
 from oodbench.config.families import corruption_kinds, severities
 from oodbench.config.recipe import Recipe
@@ -30,6 +30,7 @@ def check(contents: Contents) -> None:
     _check_names(contents)
     _check_groups(contents)
     _check_network(contents)
+    _check_methods(contents)
     _check_recipes(contents)
     _check_splits(contents)
     _check_embedding(contents)
@@ -91,6 +92,14 @@ def _check_network(contents: Contents) -> None:
         if option not in known:
             raise Misfit(("network", "options", option), str(unknown("option of the network", option, known)))
         conform(contents.network.options[option], known[option].type, ("network", "options", option))
+
+
+def _check_methods(contents: Contents) -> None:
+    """Of the names alone: which methods there are, and with which hyperparameters, is for a plan to know."""
+    for name, stated in contents.methods.items():
+        if command_name(name) in EVERY and stated:
+            key = next(iter(stated))
+            raise Misfit(("methods", name, key), f"'{name}' states no values; state '{key}' under the name of a method")
 
 
 def _check_recipes(contents: Contents) -> None:

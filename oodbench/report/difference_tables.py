@@ -9,7 +9,7 @@ from functools import cached_property
 
 from oodbench.report.cells import Cell
 from oodbench.report.differences import RECORDS, UNCERTAIN, Comparison, records
-from oodbench.report.tables import Entry, PrintedRow, Row, Table, method_name
+from oodbench.report.tables import Entry, PrintedRow, Row, Table, group_of, method_name
 from oodbench.results import statistics
 from oodbench.results.statistics import Interval
 
@@ -121,7 +121,7 @@ def _summary_table(comparison: Comparison) -> Table:
 
 def _row(comparison: Comparison, method: str, cells: list[Cell], label: str) -> Row:
     run = comparison.methods[method]
-    group = "Baseline" if method == comparison.baseline else run.group
+    group = "Baseline" if method == comparison.baseline else group_of(run)
     return _Row(method, group, cells, (method_name(run),), label=label)
 
 

@@ -37,15 +37,18 @@ def assemble(
     layout: str | None,
     reported: bool,
     selection: str | None,
+    sort: str | None = None,
 ) -> list[Table]:
     """The tables a user asks for: of a layout of a paper or, without one, a table of our own for every suite."""
     ledger = as_ledger(results)
     if layout is None:
         shown = DEFAULT_METRICS if metrics is None else metrics
-        built = own_tables(ledger, shown, seeds, selection or TRAINING_DOMAIN)
+        built = own_tables(ledger, shown, seeds, selection or TRAINING_DOMAIN, sort=sort)
         return with_reported(built, ledger) if reported else built
     if metrics is not None:
         raise UserError("a layout has metrics of its own; leave out --metrics or --layout")
+    if sort is not None:
+        raise UserError("a layout has its rows in the order of its paper; leave out --sort or --layout")
     built = build(ledger, layout, seeds, selection)
     return built if reported else without_reported(built)
 

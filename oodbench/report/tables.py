@@ -9,10 +9,10 @@ from functools import cached_property
 from itertools import product
 from typing import Literal
 
-from oodbench.config.registry import GROUPS, display_names
+from oodbench.config.registry import DETECTION, DETECTION_BY, GROUPS, detection_groups, display_names
 from oodbench.errors import UserError, unknown
-from oodbench.report import sentences
-from oodbench.report.averages import averages
+from oodbench.report import ranking, sentences
+from oodbench.report.averages import Groups, averages
 from oodbench.report.cells import Cell, mark_best, measured, plain
 from oodbench.report.evidence import Evidence
 from oodbench.report.numbers import Number
@@ -26,6 +26,7 @@ from oodbench.results.result import MethodRun, Result
 from oodbench.results.samples import Sample
 
 __all__ = ["DEFAULT_METRICS", "GROUPS", "Cell", "Entry", "PrintedRow", "Row", "Table", "build", "plain"]
+ROW_GROUPS = (*DETECTION_BY.values(), *GROUPS)
 # The paper's rows in its order; other methods come after them, by name.
 ORDER = (
     "msp", "odin", "energy", "mahalanobis", "vim", "knn",
@@ -138,6 +139,7 @@ class Table:
     notes: tuple[str, ...] = ()
     reported_notes: tuple[str, ...] = ()
     marks_best: bool = True
+    has_groups: bool = True  # false where rows stand in one order, whatever their groups
 
     def __repr__(self) -> str:
         counts = f"rows {len(self.rows)}, settings {len(self.settings)}, metrics {len(self.metrics)}"
@@ -186,11 +188,18 @@ class Table:
         dash = "–: not run, or not recorded." if empty else ""
         return list(filter(None, [sentences.erm_line(self), *self.notes, *self.reported_notes, dash]))
 
+    def heading(self, i: int) -> str:
+        """What stands above a row that opens a group; empty above others."""
+        return self.group_of_row(i) if self.opens_group(i) else ""
+
     def opens_group(self, i: int) -> bool:
         return i == 0 or self._group(i) != self._group(i - 1)
 
+    def group_of_row(self, i: int) -> str:
+        return self.rows[i].group if self.has_groups else ""
+
     def _group(self, i: int) -> tuple[str, ...]:
-        return (self.rows[i].group, *self.rows[i].heads[:-1])
+        return (self.group_of_row(i), *self.rows[i].heads[:-1])
 
 
 def build(
@@ -199,25 +208,29 @@ def build(
     seeds: int | Literal["all"] = "all",
     selection: str | None = model_selection.TRAINING_DOMAIN,
     images: bool = True,
+    sort: str | None = None,
+    groups: Groups | None = None,
 ) -> list[Table]:
     """A table per suite, two where domains are held out with and without a semantic set.
 
     `seeds` keeps that many of the lowest seeds of each method and setting; `selection` chooses a checkpoint of results
     that have several, None takes them as they were at the end. Without `images` no raw scores are read, and intervals
-    are over seeds alone.
+    are over seeds alone. `sort` is a metric, shown or not, by which all rows stand, best first and without groups; a
+    table whose results lack it keeps its order. `groups` are those of the suite, where it is at hand.
     """
-    for name in metrics:
+    for name in (*metrics, *([] if sort is None else [sort])):
         if name not in METRICS:
             raise unknown("metric", name, METRICS)
     if not metrics:
         raise UserError(f"no metrics to show; choose from: {', '.join(METRICS)}")
     lowest = checked_seeds(seeds)
     shown = [METRICS[name] for name in dict.fromkeys(metrics)]
+    by = None if sort is None else METRICS[sort]
     tables = []
     for suite, ledger in as_ledger(results).suites.items():
         origins = replaced(ledger.results)
         if selection is None:
-            table = _table(suite, _lowest(ledger.last_runs, lowest), shown, images)
+            table = _table(suite, _lowest(ledger.last_runs, lowest), shown, images, by, groups)
             tables.append(replace(table, notes=(*table.notes, *origins)))
             continue
         kinds = model_selection.by_protocol(ledger)
@@ -225,9 +238,11 @@ def build(
             selected = model_selection.select(some, selection, last_only)
             sentence = model_selection.describe(selected.values(), selection, last_only)
             caption = " ".join(filter(None, [sentence, TRANSDUCTIVE if last_only else ""]))
-            table = _table(suite, _lowest(selected, lowest), shown, images)
+            table = _table(suite, _lowest(selected, lowest), shown, images, by, groups)
             part = "with a semantic set" if last_only and len(kinds) > 1 else ""
             tables.append(replace(table, part=part, caption=caption, notes=(*table.notes, *origins)))
+    if by is not None and all(table.has_groups for table in tables):
+        raise UserError(f"no result here has '{by.name}' to sort by; choose another metric")
     return tables
 
 
@@ -241,13 +256,16 @@ def _lowest(runs: Mapping[Place, Runs], seeds: int | None) -> dict[Place, Runs]:
     return {place: some.lowest(seeds) for place, some in runs.items()}
 
 
-def _table(suite: str, runs: Mapping[Place, Runs], metrics: list[Metric], images: bool) -> Table:
+def _table(
+    suite: str, runs: Mapping[Place, Runs], metrics: list[Metric], images: bool, by: Metric | None,
+    groups: Groups | None,
+) -> Table:  # fmt: skip
     recorded = {name for some in runs.values() for each in some.measurements for name in each.metrics}
     metrics = [metric for metric in metrics if metric.name in recorded] or metrics  # without a semantic set, accuracies
     methods = by_paper(methods_of(runs))
     names = {label: method_name(method) for label, method in methods.items()}
     settings = in_order(runs)
-    columns = {setting: [setting] for setting in settings} | averages(runs, settings)
+    columns = {setting: [setting] for setting in settings} | averages(runs, settings, groups)
     evidence, twins = Evidence(runs, metrics, images), sentences.unparted(names, runs)
 
     def cell(label: str, title: str, metric: Metric) -> Cell:
@@ -258,11 +276,22 @@ def _table(suite: str, runs: Mapping[Place, Runs], metrics: list[Metric], images
     grid = [[cell(label, title, metric) for title, metric in product(columns, metrics)] for label in methods]
     mark_best(grid, metrics * len(columns))
     rows = [
-        Row(label, method.group, cells, (names[label],), method.trainer.name)
+        Row(label, group_of(method), cells, (names[label],), method.trainer.name)
         for (label, method), cells in zip(methods.items(), grid, strict=True)
     ]
     shares = sentences.one_network(names, runs) if any(metric.name in ACCURACIES for metric in metrics) else []
-    return Table(suite, list(columns), metrics, rows, notes=tuple(shares))
+    table = Table(suite, list(columns), metrics, rows, notes=tuple(shares))
+    return table if by is None else _sorted(table, by, runs, settings)
+
+
+def _sorted(table: Table, by: Metric, runs: Mapping[Place, Runs], settings: Sequence[str]) -> Table:
+    """All rows by one metric, best first, those without it last, equals by name; the table itself if none has it."""
+    standings = ranking.standings(runs, [row.method for row in table.rows], settings, by)
+    if not standings:
+        return table
+    last = (len(settings), 0.0)
+    rows = sorted(table.rows, key=lambda row: (*standings.get(row.method, last), row.name))
+    return replace(table, rows=rows, has_groups=False, notes=(ranking.sentence(by, settings), *table.notes))
 
 
 def _cell(title: str, runs: Sequence[Runs | None], metric: Metric, sample: Sample | None, twin: str | None) -> Cell:
@@ -273,13 +302,24 @@ def _cell(title: str, runs: Sequence[Runs | None], metric: Metric, sample: Sampl
     return replace(cell, setting=title, note="; ".join(filter(None, [twin, cell.note])))
 
 
+def group_of(method: MethodRun) -> str:
+    """Of a row in our own tables: OOD detection is divided by what a scorer reads, as its file says today."""
+    return detection_groups().get(method.scorer.name, DETECTION) if method.group == DETECTION else method.group
+
+
+def paper_group(group: str) -> str:
+    """The one of the paper's three that a group of our own tables is part of, or itself."""
+    return DETECTION if group in DETECTION_BY.values() else group
+
+
 def by_paper(methods: Mapping[str, MethodRun]) -> dict[str, MethodRun]:
     """The paper's groups and rows first, in its order; others after them, by name."""
     return {label: methods[label] for label in sorted(methods, key=lambda label: (*_rank(methods[label]), label))}
 
 
 def _rank(method: MethodRun) -> tuple[int, str, int]:
-    return _position(method.group, GROUPS), method.group, _position(method.first, ORDER)
+    group = group_of(method)
+    return _position(group, ROW_GROUPS), group, _position(method.first, ORDER)
 
 
 def _position(name: str, names: Sequence[str]) -> int:

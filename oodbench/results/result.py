@@ -260,8 +260,11 @@ def as_json(result: Result) -> str:
     values = asdict(result)
     for name in NOT_STORED:
         del values[name]
-    for kind in ("presets", "methods", "groups", "sweeps", "search"):  # what may be run, not what was
-        del values["config"]["suite"][kind]
+    suite = values["config"]["suite"]
+    for kind in ("presets", "methods", "sweeps", "search"):  # what may be run, not what was
+        del suite[kind]
+    if not suite["groups"]:  # which tables need: the file of a user's suite is not at hand then
+        del suite["groups"]
     return json.dumps(values, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 

@@ -6,8 +6,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from oodbench.config.cards import NEEDS, NOT_YET, catalogue
-from oodbench.config.registry import DEFAULT_TRAINER, MethodSpec, Registry, distributions
+from oodbench.config.cards import EVERY, NEEDS, NOT_YET, catalogue, command_name
+from oodbench.config.registry import DEFAULT_METHODS, DEFAULT_TRAINER, MethodSpec, Registry, distributions
 from oodbench.config.search import Distribution
 from oodbench.config.stated import Stated
 from oodbench.config.suite import NONE, SECTIONS, Setting, Suite, Sweep
@@ -16,21 +16,20 @@ from oodbench.errors import UserError, shortened
 from oodbench.results.selection import LEAVE_ONE_OUT, ORACLE, TRAINING_DOMAIN
 from oodbench.running.request import Request, alternatives, check_count
 
-ALL = "all"
-
 
 def choose_methods(
     asked: Request, suite: Suite, registry: Registry, swept: Sweep | None
 ) -> tuple[Suite, list[MethodSpec], set[str], dict[str, str]]:
     """The suite and the methods with all values set; the names that the user wrote; what cannot be used and why."""
-    words = asked.methods or (tuple(swept.methods.split(",")) if swept else (*suite.contents.methods,) or (ALL,))
+    words = asked.methods or (swept.methods.split(",") if swept else _unasked(suite, registry))
     names = [word.strip() for word in words if word.strip()]
     if not names:
         raise UserError("no method given; name at least one, for example --methods msp,knn")
     stated = Stated.of(suite, registry)
-    listed = [stated.method(name) for name in names if name != ALL]
-    specs = list({spec.name: spec for spec in [*(stated.all() if ALL in names else ()), *listed]}.values())
-    named = {spec.name for spec in listed} if asked.methods or swept else set()
+    listed = {name: stated.method(name) for name in names if command_name(name) not in EVERY}
+    chosen = [spec for name in names for spec in ([listed[name]] if name in listed else stated.every(name))]
+    specs = list({spec.name: spec for spec in chosen}.values())
+    named = {spec.name for spec in listed.values()} if asked.methods or swept else set()
     grids = [alternatives(assignment) for assignment in asked.set]
     suite, specs = assign(suite, specs, [grid[0] for grid in grids if len(grid) == 1])
     choices = [grid for grid in grids if len(grid) > 1]
@@ -44,8 +43,23 @@ def choose_methods(
     unique = {spec.label: spec for variant in variants for spec in variant}
     rank = {spec.name: i for i, spec in enumerate(specs)}
     specs = sorted(unique.values(), key=lambda spec: rank[spec.name])
-    left_out = {name: f"cannot be used: {why}" for name, why in registry.broken.items() if ALL in names}
+    left_out = {name: f"cannot be used: {why}" for name, why in registry.broken.items() if {*names} - {*listed}}
     return suite, specs, named, left_out
+
+
+def _unasked(suite: Suite, registry: Registry) -> list[str]:
+    """What runs where nothing is named: the suite's own list, and whatever was given as a plugin."""
+    return [*(suite.contents.methods or DEFAULT_METHODS), *registry.plugins]
+
+
+def unlisted(suite: Suite, stated: Stated, specs: Sequence[MethodSpec], settings: Sequence[Setting]) -> dict[str, int]:
+    """How many others fit the suite, by the word that runs them. A scorer tells nothing without a semantic set."""
+    has_semantic = any(setting.semantic != NONE for setting in settings)
+    counts = {}
+    for word in ("all-scorers", "all-trainers") if has_semantic else ("all-trainers",):
+        others = [spec for spec in stated.every(word) if spec.name not in {each.name for each in specs}]
+        counts[word] = sum(misfit(suite, spec, settings) is None for spec in others)
+    return {word: count for word, count in counts.items() if count}
 
 
 def choose_settings(asked: Request, suite: Suite, swept: Sweep | None) -> list[Setting]:

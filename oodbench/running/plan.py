@@ -49,8 +49,9 @@ class Plan:
     suite: Suite
     cells: list[Cell]
     done: list[Cell]
-    left_out: dict[str, str]  # methods of `all` that do not fit the suite, and why
+    left_out: dict[str, str]  # methods that nobody named and that do not fit the suite, and why
     for_selection: list[Cell]  # those that only select among the others: with two domains held out
+    unlisted: dict[str, int]  # where nobody named methods, how many more would fit, by the word that runs them
     waiting: list[Waiting] = field(default_factory=list)
     lacking: dict[str, str] = field(default_factory=dict)  # what they wait for, and how to get it
 
@@ -147,13 +148,15 @@ def of_suite(asked: Request, suite: Suite) -> Plan:
                 raise UserError(f"the method '{spec.name}' {reason}; leave it out{elsewhere}")
             left_out[spec.name] = reason
             specs.remove(spec)
+    stated = Stated.of(suite, registry)
+    names_any = bool(asked.methods) or swept is not None
+    unlisted = {} if names_any else choice.unlisted(paired, stated, specs, [*chosen, *pairs])
     fixed = {choice.target_of(assignment) for assignment in asked.set} | {*(swept.set if swept is not None else ())}
     searched = choice.searches(asked, suite, specs, named, fixed, init)
     check_count(len([*chosen, *pairs]) * len(asked.seeds) * len(specs) * asked.draws)
     cells: list[Cell] = []
     waiting: list[Waiting] = []
     lacking: dict[str, str] = {}
-    stated = Stated.of(suite, registry)
     for setting in [*chosen, *pairs]:
         own = paired if setting in pairs else suite
         missing = availability.lacking(own, setting)
@@ -167,7 +170,7 @@ def of_suite(asked: Request, suite: Suite) -> Plan:
     cells.sort(key=lambda cell: order[cell.seed, cell.method.label])  # all settings of a method beside each other
     done = [] if asked.force else [cell for cell in cells if cell.is_done()]
     for_selection = [cell for cell in cells if cell.setting in pairs]
-    return Plan(asked, paired, cells, done, left_out, for_selection, waiting, lacking)
+    return Plan(asked, paired, cells, done, left_out, for_selection, unlisted, waiting, lacking)
 
 
 def _cells(

@@ -121,7 +121,7 @@ def _recorded(contents: Contents) -> Contents:
     semantic = {name: named(source) for name, source in contents.semantic.items()}
     covariate = {name: named(source) for name, source in contents.covariate.items()}
     contents = replace(contents, id=named(contents.id), semantic=semantic, covariate=covariate)
-    return replace(contents, presets={}, methods={}, groups={}, sweeps={}, search={})
+    return replace(contents, presets={}, methods={}, sweeps={}, search={})
 
 
 def _component(part: Component) -> ComponentRun:

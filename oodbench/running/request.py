@@ -29,7 +29,7 @@ class Request:
     """One suite and all that may be said about running it. The names are those of the command line and of Python."""
 
     suite: str = DEFAULT_SUITE  # a name, or a YAML file
-    methods: tuple[str, ...] = ()  # none: those of the sweep, else those that the suite states, else all that fit
+    methods: tuple[str, ...] = ()  # none: those of the sweep, or else the suite's own and the plugins'
     settings: tuple[str, ...] = ()  # none: those of the suite
     semantic: tuple[str, ...] = ()
     covariate: tuple[str, ...] = ()

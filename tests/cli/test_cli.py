@@ -16,6 +16,7 @@ from command_line import assert_done, assert_refused, oodbench, process, python,
 
 from oodbench import __version__, read_results, run, table
 from oodbench.cli import EXAMPLES
+from oodbench.config.cards import NEEDS
 from oodbench.config.registry import Registry
 from oodbench.config.suite import load, suite_files
 from oodbench.results.metrics import METRICS
@@ -76,9 +77,15 @@ def test_version_is_that_of_the_package():
 
 def test_list_gives_one_line_each_from_the_docstrings():
     cards = Registry().cards
-    rows = dict(line.split(maxsplit=1) for line in assert_done(oodbench("list", "methods")).splitlines())
-    assert rows == {name: f"{card.kind.lower():8}{card.summary}" for name, card in cards.items()}
-    assert rows["msp"] == "scorer  Maximum softmax probability, negated."
+    *lines, words = assert_done(oodbench("list", "methods")).splitlines()
+    rows = dict(line.split(maxsplit=1) for line in lines)
+    plain = {name: row.partition(" (reads ")[0] for name, row in rows.items()}
+    assert plain == {name: f"{card.kind.lower():8}{card.summary}" for name, card in cards.items()}
+    assert rows["msp"] == "scorer  Maximum softmax probability, negated. (reads logits)"
+    assert "(reads " not in rows["erm"] and rows["vim"].endswith(" (reads features and head)")
+    assert words == (
+        "--methods also knows all, all-scorers, all-trainers: every method, scorer or trainer that fits the suite"
+    )
     for kind, name in (("suites", "digits-c"), ("datasets", "photo-patches"), ("networks", "small-cnn")):
         lines = assert_done(oodbench("list", kind)).splitlines()
         assert any(re.match(rf"{name}  +\S.*\.$", line) for line in lines)
@@ -96,14 +103,15 @@ def test_show_describes_a_method_its_paper_hyperparameters_and_needs():
     for part in (
         "knn: Distance to the k-th nearest training row",
         "Y. Sun et al., Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022.",
-        "group:    OOD detection\ntrainer:  erm\nscorer:   knn\nneeds:    labelled images only\n",
+        "group:    OOD detection\ntrainer:  erm\nscorer:   knn, which reads distances\n",
+        "needs:    labelled images only\n",
         "hyperparameters of knn:\n  k = 50  (a whole number)",
         "knn.py\n",
     ):
         assert part in out
     assert assert_done(oodbench("show", "erm+knn")) == out
     assert "dim = auto  (a whole number or 'auto')" in assert_done(oodbench("show", "vim"))
-    assert "scorer:   energy\n" in assert_done(oodbench("show", "erm"))
+    assert "scorer:   energy, which reads logits\n" in assert_done(oodbench("show", "erm"))
 
 
 @pytest.mark.parametrize("name", Registry().cards)
@@ -363,7 +371,7 @@ def test_the_last_of_two_values_counts_and_a_default_is_no_change(results):
 
 def test_all_leaves_out_what_the_suite_has_no_data_for_and_says_why(tmp_path):
     registry, provided = Registry(), load("digits-c").provides
-    lacking = [spec.name for spec in registry.all() if spec.needs - provided]
+    lacking = [spec.name for spec in registry.every("all") if (spec.needs & {*NEEDS["Trainer"]}) - provided]
     out = assert_done(oodbench(*SMOKE, "--methods", "all", "--dry-run", "--results", tmp_path / "none"))
     reason = "needs environments data, which the suite 'digits-c' does not have"
     assert re.findall("^left out: (.*)$", out, re.MULTILINE) == [f"{name} {reason}" for name in lacking]
@@ -461,7 +469,11 @@ def test_every_format_shows_every_cell(results):
     metrics = ["covariate_acc", "id_acc", "fpr95", "auroc"]
     markdown = assert_done(oodbench("table", results))
     assert assert_done(oodbench("table", results, "--format", "markdown")) == markdown
-    assert markdown.startswith("### digits-c-smoke\n") and "| *OOD detection*" in markdown and "| KNN " in markdown
+    assert (
+        markdown.startswith("### digits-c-smoke\n")
+        and "| *OOD detection: distances*" in markdown
+        and "| KNN " in markdown
+    )
     for title in ("**OOD Acc. ↑**", "**ID Acc. ↑**", "**FPR ↓**", "**AUROC ↑**"):
         assert markdown.count(title) == 3  # two settings and their average
     latex = assert_done(oodbench("table", results, "--format", "latex"))

@@ -113,6 +113,11 @@ def test_labels_of_a_crowd_overlap_neither_each_other_nor_any_marker():
         assert box.count_contains(axes.transData.transform(markers(drawing)[DETECTION])) == 0, name
 
 
+def test_scorers_are_one_group_of_the_figure_whatever_they_read():
+    found = [result(name, fpr95=fpr95) for name, fpr95 in (("msp", 0.1), ("knn", 0.2), ("vim", 0.3))]
+    assert sorted(markers(drawn("tradeoff", found))[DETECTION]) == [[10, 50], [20, 50], [30, 50]]
+
+
 def test_the_groups_differ_without_colour():
     assert len({marker for _, marker, _ in style.GROUPS.values()}) == len(style.GROUPS)
     looks = [style[1:] for style in style.SPLITS.values()]

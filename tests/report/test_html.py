@@ -58,7 +58,7 @@ def test_a_notebook_shows_means_errors_groups_and_the_best():
     assert Tags(html).rows == [
         ["", "unseen-digits"],
         ["Method", "FPR ↓", "AUROC ↑"],
-        ["OOD detection"],
+        ["OOD detection: logits"],
         ["MSP", "50.00", "50.00"],
         ["Learning with wild data"],
         ["SCONE", "20.00 ± 12.71", "50.00"],

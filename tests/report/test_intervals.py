@@ -166,9 +166,14 @@ def test_groups_that_the_suite_names_have_an_average_of_their_own():
     assert [cell.percent for cell in built.rows[0].cells[3:]] == ["15.00", "30.00"]
 
 
-def test_a_suite_without_a_file_has_the_plain_average():
+def test_a_suite_of_the_users_has_the_groups_it_ran_with_and_without_any_the_plain_average():
     results = [replace(each, suite="unknown") for each in (run(semantic="svhn"), run(semantic="lsun-c"))]
-    assert table(results, ("fpr95",)).settings == ["svhn", "lsun-c", "Average"]
+    assert table(results, ("fpr95",)).settings == ["svhn", "lsun-c", "Average (far)"]
+    plain = [
+        replace(each, config=replace(each.config, suite=replace(each.config.suite, groups={}))) for each in results
+    ]
+    assert table(plain, ("fpr95",)).settings == ["svhn", "lsun-c", "Average"]
+    assert table(plain, ("fpr95",), groups={"both": ["svhn", "lsun-c"]}).settings[-1] == "Average (both)"
 
 
 def test_an_average_of_raw_scores_is_over_seeds_and_images(tmp_path):

@@ -9,17 +9,22 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from made_results import a_result, config
 
 from oodbench.config import suite as suites
+from oodbench.config.cards import READS
+from oodbench.config.registry import DETECTION_BY, Registry
 from oodbench.errors import UserError
 from oodbench.report.render import render
 from oodbench.report.tables import build
+from oodbench.results.folder import read_folder
 from oodbench.results.metrics import METRICS
 
 DETECTION, GENERALIZATION, WILD = "OOD detection", "OOD generalization", "Learning with wild data"
+LOGITS, DISTANCES = "OOD detection: logits", "OOD detection: distances"
 CONTENTS = suites.load("digits-c").contents
 SEEDS_ALONE = "±: half of the 95 % interval over seeds alone, since no raw scores belong to the numbers."
 NASTY = r"""[a]*b & 100% $x$ #1 _y_ {z} ~t ^u \input{v} <w> | `q` "r" --s é – ± ↑ 字 &lt; ＆％"""
@@ -100,11 +105,42 @@ def test_rows_stand_in_the_order_of_the_paper():
     }
     text = markdown([result(method, group=group) for group, members in methods.items() for method in members])
     assert names(text) == [
-        "*OOD detection*", "MSP", "ODIN", "Energy", "Mahalanobis", "ViM", "KNN", "KNN (k=5)", "alpha-x", "beta",
+        "*OOD detection: logits*", "MSP", "Energy", "*OOD detection: features and head*", "ViM",
+        "*OOD detection: distances*", "Mahalanobis", "KNN", "KNN (k=5)", "*OOD detection: gradients*", "ODIN",
+        "*OOD detection*", "alpha-x", "beta",
         "*OOD generalization*", "ERM", "Mixup", "Mixup + KNN", "IRM", "VREx", "alpha",
         "*Learning with wild data*", "OE", "Energy (w. outlier)", "WOODS", "SCONE", "SCONE (margin=-5)", "BN-adapt",
         "*Another group*", "zzz",
     ]  # fmt: skip
+
+
+def test_detection_is_divided_by_what_a_scorer_reads_in_every_format():
+    results = [result(name) for name in ("knn", "msp", "mine", "mahalanobis,k=3")]
+    (table,) = build(results, ["auroc"])
+    rows = [(LOGITS, "msp"), (DISTANCES, "mahalanobis,k=3"), (DISTANCES, "knn"), (DETECTION, "mine")]
+    assert [(row.group, row.method) for row in table.rows] == rows
+    records = json.loads(render([table], "json"))
+    assert [(record["group"], record["method"]) for record in records] == rows
+    assert render([table], "csv").count(f",{DISTANCES},") == 2
+    for form, heading in (("text", "\n{}\n"), ("markdown", "| *{}* "), ("latex", "\\emph{{{}}}")):
+        text = "\n".join(line.rstrip() for line in render([table], form).splitlines())
+        places = [text.index(heading.format(group)) for group in (LOGITS, DISTANCES, DETECTION)]
+        assert places == sorted(places) and text.count(DISTANCES) == 1
+    assert table._repr_html_().count(f"<em>{DISTANCES}</em>") == 1
+
+
+def test_every_scorer_of_ours_says_what_it_reads_and_results_stay_as_they_were():
+    scorers = [card for card in Registry().cards.values() if card.kind == "Scorer"]
+    assert {card.reads for card in scorers} <= {*READS} and len(scorers) >= 6
+    assert {Registry().method(card.name).group for card in scorers} == {DETECTION}
+
+
+def test_committed_results_are_grouped_too():
+    results, _ = read_folder(Path(__file__).parents[2] / "results" / "reference" / "digits-c")
+    assert {each.group for each in results} == {DETECTION, GENERALIZATION, WILD}
+    (table,) = build(results, images=False)
+    groups = [row.group for i, row in enumerate(table.rows) if table.opens_group(i)]
+    assert groups == [*DETECTION_BY.values(), GENERALIZATION, WILD]
 
 
 def test_settings_are_alphabetical_unless_the_suite_orders_them():
@@ -179,7 +215,7 @@ def test_unequal_numbers_of_seeds_are_told():
     results = [result(m, seed) for m in ("msp", "odin") for seed in range(3)] + [result("knn", s) for s in range(2)]
     assert "Mean over 3 seeds; KNN: 2." in markdown(results)
     results += [result("knn", 0, setting="lsun"), result("odin", setting="lsun")]
-    assert "Mean over 3 seeds; ODIN: 1 or 3; KNN: 1 or 2." in markdown(results)
+    assert "Mean over 3 seeds; KNN: 1 or 2; ODIN: 1 or 3." in markdown(results)
 
 
 def test_the_error_is_explained_where_most_methods_have_one_seed():
@@ -230,10 +266,10 @@ def test_text_lines_up_figures_errors_and_marks():
     text = render(build(results, ["auroc"]), "text")
     rows = [line.rstrip() for line in text.splitlines() if line.startswith("  ") and "." in line]
     assert rows == [
-        "  MSP           6.00 ±  1.27",
-        "  ODIN         99.00        *",
-        "  ViM          50.00          (a)",
-        "  KNN          50.00 ± 12.71",
+        "  MSP                              6.00 ±  1.27",
+        "  ViM                             50.00          (a)",
+        "  KNN                             50.00 ± 12.71",
+        "  ODIN                            99.00        *",
     ]
 
 
@@ -253,7 +289,7 @@ def test_csv_and_json_give_the_same_records_at_full_precision():
     tables = build(results, ["auroc"])
     records = json.loads(render(tables, "json"))
     assert records[0] == {
-        "suite": "digits-c", "setting": "b", "group": DETECTION, "method": "msp", "metric": "auroc",
+        "suite": "digits-c", "setting": "b", "group": LOGITS, "method": "msp", "metric": "auroc",
         "mean": None, "low": None, "high": None, "interval": None, "seeds": 0, "note": "not run in this setting",
     }  # fmt: skip
     assert records[1]["mean"] == (third + rest) / 2 and records[1]["seeds"] == 2

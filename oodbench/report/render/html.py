@@ -15,8 +15,8 @@ def to_html(table: Table) -> str:
     head = f'<tr><th colspan="{len(table.heads)}"></th>{settings}</tr><tr>{_cells("th", map(_escaped, titles))}</tr>'
     body = []
     for i, row in enumerate(table.rows):
-        if table.opens_group(i) and row.group:
-            body.append(f'<tr><td colspan="{columns}"><em>{_escaped(row.group)}</em></td></tr>')
+        if heading := table.heading(i):
+            body.append(f'<tr><td colspan="{columns}"><em>{_escaped(heading)}</em></td></tr>')
         body += [_line(line, table.marks) for line in row.lines]
     notes = [f"<sup>{letter}</sup> {_escaped(note)}" for note, letter in table.marks.items()]
     sentences = [table.caption, table.seeds_line, *table.remarks, table.definitions]

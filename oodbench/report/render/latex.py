@@ -94,8 +94,8 @@ def _tabular(table: Table, columns: int) -> str:
     for i, row in enumerate(table.rows):
         if table.opens_group(i):
             lines.append(r"\midrule")
-            if row.group:
-                lines.append(rf"\multicolumn{{{columns + heads}}}{{l}}{{\emph{{{_escaped(row.group)}}}}} \\")
+            if heading := table.heading(i):
+                lines.append(rf"\multicolumn{{{columns + heads}}}{{l}}{{\emph{{{_escaped(heading)}}}}} \\")
         lines += [_line(line, marks) for line in row.lines]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 

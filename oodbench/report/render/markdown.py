@@ -19,8 +19,8 @@ def to_markdown(table: Table) -> str:
     columns = [_column([line.entries[c] for _, line in lines], marks) for c in range(count)]
     body = [[*[""] * len(first), *titles * len(table.settings)]]
     for (i, line), *numbers in zip(lines, *columns, strict=True):
-        if line.is_measured and table.opens_group(i) and table.rows[i].group:
-            body.append([f"*{_escaped(table.rows[i].group)}*", *[""] * (len(head) - 1)])
+        if line.is_measured and (heading := table.heading(i)):
+            body.append([f"*{_escaped(heading)}*", *[""] * (len(head) - 1)])
         heads = [_escaped(head) for head in line.heads]
         body.append([*(heads if line.is_measured else [f"*{h}*" if h else "" for h in heads]), *numbers])
     widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]

@@ -34,10 +34,9 @@ def _block(table: Table, titles: list[str], own: slice, marks: dict[str, str]) -
     columns = [_column([figures[c] for figures in shown], marks) for c in range(len(titles))]
     body: list[list[str]] = []
     for (i, line), *numbers in zip(lines, *columns, strict=True):
-        group = table.rows[i].group
-        if line.is_measured and table.opens_group(i) and group:
-            body.append([group])
-        indent = ("  " if group else "") + ("" if line.is_measured else "  ")
+        if line.is_measured and (heading := table.heading(i)):
+            body.append([heading])
+        indent = ("  " if table.group_of_row(i) else "") + ("" if line.is_measured else "  ")
         *others, last = map(plain, line.heads)
         body.append([*others, indent + last, *numbers])
     return tabulate(
