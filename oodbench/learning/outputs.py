@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from oodbench.errors import UserError
+from oodbench.errors import UserError, place_of
 from oodbench.learning.networks import Classifier
 from oodbench.learning.rows import Streamed, to_input
 
@@ -163,10 +163,11 @@ def forward_reading(
         if readers:
             maps = model.maps(x)
             features.append(model.pooled(maps))
-            if len(features) == 1 and not torch.equal(features[0], model.features(x)):
+            if len(features) == 1 and not _alike(features[0], model.features(x)):
                 raise UserError("this network's features do not come from its feature maps alone; use another scorer")
+            maps = maps.float().contiguous()  # whatever the network's precision and layout: readers may take a view
             for name, reader in readers.items():
-                read[name].append(_one_per_row(reader(maps, model), len(rows)))
+                read[name].append(_one_row_each(reader, maps, model, read[name]))
         else:
             features.append(model.features(x))
         logits.append(model.head(features[-1]))
@@ -175,8 +176,22 @@ def forward_reading(
     return outputs, {name: torch.cat(some) for name, some in read.items()}
 
 
-def _one_per_row(read: object, rows: int) -> Tensor:
-    if not isinstance(read, Tensor) or read.ndim != 2 or len(read) != rows:
-        what = f"shape {tuple(read.shape)}" if isinstance(read, Tensor) else f"a {type(read).__name__}"
-        raise UserError(f"read_maps gave {what} for {rows} rows; return a tensor of as many numbers for each row")
-    return read.detach().clone()  # of which nothing else is kept in memory
+def _alike(some: Tensor, others: Tensor) -> bool:
+    """Up to rounding, which differs where a body is compiled: what is compiled is the whole of it."""
+    if some.shape != others.shape:
+        return False
+    largest = float(others.abs().nan_to_num(0.0, 0.0).max())
+    return torch.allclose(some, others, rtol=0.05, atol=0.05 * largest, equal_nan=True)
+
+
+def _one_row_each(reader: MapsReader, maps: Tensor, model: Classifier, before: list[Tensor]) -> Tensor:
+    """What a reader keeps of these maps, if it has a row for each of them, as wide as the rows before."""
+    read: object = reader(maps, model)
+    what = f"a {type(read).__name__}"
+    if isinstance(read, Tensor):
+        wide = read.shape[-1:] if not before else before[0].shape[-1:]
+        if read.shape == (len(maps), *wide):
+            return read.detach().clone()  # of which nothing else is kept in memory
+        what = f"shape {tuple(read.shape)}"
+    say = "return a tensor of as many numbers for each row"
+    raise UserError(f"{place_of(reader)}: read_maps gave {what} for {len(maps)} rows; {say}")

@@ -38,29 +38,32 @@ class Classifier(nn.Module):
 
     def maps(self, x: Tensor) -> Tensor:
         """Feature maps before pooling, N x C x H x W."""
-        maps = _method(self.body, "maps", "forward_features")(self._normalized(x))
-        if not isinstance(maps, Tensor) or maps.ndim != 4:
+        maps: object = _halves(self.body)[0](self._normalized(x))
+        if not isinstance(maps, Tensor) or maps.ndim != 4:  # the tokens of a transformer, say
             raise _no_maps()
-        return maps
+        return maps.permute(0, 3, 1, 2) if _has_channels_at_the_end(self.body) else maps
 
     def pooled(self, maps: Tensor) -> Tensor:
         """The features that feature maps give."""
-        if hasattr(self.body, "forward_head"):
-            return _method(self.body, "forward_head")(maps, pre_logits=True)
-        return _method(self.body, "pool")(maps)
+        return _halves(self.body)[1](maps.permute(0, 2, 3, 1) if _has_channels_at_the_end(self.body) else maps)
 
     @property
     def device(self) -> torch.device:
         return self.head.weight.device
 
 
-def _method(body: nn.Module, *names: str) -> Callable[..., Tensor]:
-    """Of a body of ours, or of timm, which has other names for it."""
-    for name in names:
-        found = getattr(body, name, None)
-        if callable(found):
-            return found
+def _halves(body: nn.Module) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
+    """What a body does before its last pooling and from there on; a body of timm has other names for it."""
+    for names in (("maps", "pool"), ("forward_features", "forward_head")):
+        first, second = (getattr(body, name, None) for name in names)
+        if callable(first) and callable(second):
+            return first, second
     raise _no_maps()
+
+
+def _has_channels_at_the_end(body: nn.Module) -> bool:
+    """Whether its maps are N x H x W x C, as those of Swin in timm."""
+    return getattr(body, "output_fmt", None) == "NHWC"
 
 
 def _no_maps() -> UserError:

@@ -39,7 +39,8 @@ class Timm(Network):
             ) from None
         if self.weights:
             self._load(body)
-        return body, body.num_features
+        # Some widen their maps after pooling: those of a MobileNetV3 have 960 channels, its features are 1280.
+        return body, getattr(body, "head_hidden_size", None) or body.num_features
 
     def _load(self, body: nn.Module) -> None:
         """Everything but the classifier, which has other classes."""
