@@ -27,7 +27,7 @@ from oodbench.learning.loop import Failed
 from oodbench.learning.method import BankScorer, Scorer
 from oodbench.learning.networks import Classifier
 from oodbench.learning.outputs import Outputs, forward, forward_reading
-from oodbench.learning.rows import as_rows
+from oodbench.learning.rows import Streamed, as_rows
 
 ROWS = 2048  # scored at a time: what a scorer needs for a row is not needed for all rows at once
 NEGATIVE = 0.01  # the share of a network's features that may be so where a scorer needs non-negative ones
@@ -123,12 +123,12 @@ class Evaluation:
         needs_maps = "feature-maps" in keyed.scorer.needs
         if images.digest not in self._outputs or (needs_maps and (keyed.key, images.digest) not in self._maps):
             y = torch.from_numpy(images.labels) if labels else None
-            readers = [each for each in self._with(keyed) if "feature-maps" in each.scorer.needs]
+            some = [each for each in self._with(keyed) if "feature-maps" in each.scorer.needs]
+            readers = {each.key: each.scorer.read_maps for each in some}
             timed = None if readers else self._read(images, y)
             if timed is None:
                 started = time.perf_counter()
-                methods = {each.key: each.scorer.read_maps for each in readers}
-                out, read = forward_reading(self.model, as_rows(images.images), methods, y)
+                out, read = forward_reading(self.model, as_rows(images.images), readers, y)
                 self._maps |= {(key, images.digest): values for key, values in read.items()}
                 timed = out, time.perf_counter() - started
                 self._write(images, *timed)
@@ -280,8 +280,8 @@ def rehearse(make: Callable[[], Scorer], model: Classifier, parts: Parts) -> Non
 
     A few are too few for some, for many neighbours say; what fails is tried again on as many rows as the training has.
     """
-    train = _few(model, parts.labelled)
-    validation = _few(model, parts.id_validation) if "validation" in make().needs else None
+    train = _few(make(), model, parts.labelled)
+    validation = _few(make(), model, parts.id_validation) if "validation" in make().needs else None
     try:
         _rehearse(make(), train, validation)
     except Exception:
@@ -297,22 +297,44 @@ def _rehearse(scorer: Scorer, train: Outputs, validation: Outputs | None) -> Non
         one_per_row(scorer, lent(replace(next(train.split(2)), y=None)))
 
 
-def _few(model: Classifier, part: ImagePart) -> Outputs:
+def _few(scorer: Scorer, model: Classifier, part: ImagePart) -> Outputs:
     """Of some rows, among them one of each class."""
     rows = np.union1d(np.arange(min(FEW, len(part))), np.unique(part.labels, return_index=True)[1])
     some = part.take(rows)
-    return forward(model, as_rows(some.images), torch.from_numpy(some.labels))
+    return forward_for(scorer, model, as_rows(some.images), torch.from_numpy(some.labels))
+
+
+def forward_for(
+    scorer: Scorer, model: Classifier, images: Tensor | Streamed, y: Tensor | None = None, size: int | None = None
+) -> Outputs:
+    """The outputs of images for one scorer, with what it reads in their feature maps if it needs these."""
+    if "feature-maps" not in scorer.needs:
+        return forward(model, images, y, size)
+    if type(scorer).read_maps is Scorer.read_maps:
+        name = type(scorer).__name__
+        raise UserError(
+            f"class {name} needs feature-maps and does not read them; give it a method read_maps(self, maps, model)"
+        )
+    out, read = forward_reading(model, images, {"own": scorer.read_maps}, y, size)
+    return replace(out, maps=read["own"])
 
 
 @torch.inference_mode()
 def _enlarged(out: Outputs, rows: int) -> Outputs:
-    """The same rows again and again, with features that differ by noise."""
+    """The same rows again and again, with features and what was read in maps that differ by noise."""
     rows = min(rows, ENLARGED // math.prod(out.images.shape[1:]))
     picked = torch.arange(max(rows, len(out.features))) % len(out.features)
     images, picked = out.images.index_select(0, picked), picked.to(out.features.device)
-    noise = torch.rand(len(picked), out.features.shape[1]).to(out.features) * out.features.std()
-    features = out.features[picked] + noise
-    return Outputs(out.model, images, features, out.model.head(features), None if out.y is None else out.y[picked])
+    features = _varied(out.features, picked)
+    y, maps = None if out.y is None else out.y[picked], None if out.maps is None else _varied(out.maps, picked)
+    return Outputs(out.model, images, features, out.model.head(features), y, maps)
+
+
+def _varied(values: Tensor, picked: Tensor) -> Tensor:
+    if not values.is_floating_point():
+        return values[picked.to(values.device)]
+    noise = torch.rand(len(picked), values.shape[1]).to(values) * values.std()
+    return values[picked.to(values.device)] + noise
 
 
 def _refuse_negative(name: str, features: Tensor) -> None:

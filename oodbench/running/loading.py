@@ -16,11 +16,10 @@ from oodbench.config.suite import Suite
 from oodbench.data.parts import build_parts
 from oodbench.errors import UserError
 from oodbench.learning import isolation, precision
-from oodbench.learning.evaluation import Evaluation, scores_of
+from oodbench.learning.evaluation import Evaluation, forward_for, scores_of
 from oodbench.learning.loop import Failed
 from oodbench.learning.method import Scorer
 from oodbench.learning.networks import Classifier
-from oodbench.learning.outputs import forward
 from oodbench.learning.rows import as_rows
 from oodbench.results import result as results
 from oodbench.results.result import Result
@@ -45,7 +44,7 @@ class Loaded:
             given = f"{images.dtype} of shape {images.shape}"
             raise UserError(f"the images are {given}; give uint8 of the shape (N, C, H, W)")
         with _as_in_the_run(self.result.ran_suite, self.model.device):
-            return scores_of(self.scorer, forward(self.model, as_rows(images))).cpu().numpy()
+            return scores_of(self.scorer, forward_for(self.scorer, self.model, as_rows(images))).cpu().numpy()
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from oodbench.config.annotations import stated_type
 from oodbench.config.cards import Card
 from oodbench.config.registry import DEFAULT_SCORER
 from oodbench.errors import UserError
-from oodbench.learning.evaluation import fit
+from oodbench.learning.evaluation import fit, forward_for
 from oodbench.learning.method import Scorer, Trainer
 from oodbench.learning.outputs import Outputs
 from oodbench.testing.toy_problem import Toy
@@ -44,15 +44,23 @@ class Subject:
     def make(self, **more: Any) -> Any:
         return self.cls(**{**self.values, **more})
 
+    def outputs(self, problem: Toy) -> tuple[Outputs, Outputs, Outputs]:
+        """Of training, validation and unseen rows, with what the scorer reads in their feature maps."""
+        train, validation, unseen = map(self.reading, problem.outputs())
+        return train, validation, unseen
+
+    def reading(self, out: Outputs, size: int | None = None) -> Outputs:
+        """The same with what the scorer reads in the feature maps, if it needs these, `size` rows at a time."""
+        if "feature-maps" not in self.card.needs:
+            return out
+        return replace(out, maps=forward_for(self.make(), out.model, out.images, size=size).maps)
+
     def fitted(self, train: Outputs, validation: Outputs) -> Scorer:
         """As a run fits it."""
         scorer: Scorer = self.make()
         with torch.no_grad():
             fit(scorer, train, validation if "validation" in self.card.needs else None)
         return scorer
-
-    def fitted_on(self, problem: Toy) -> Scorer:
-        return self.fitted(problem.train_outputs(), problem.validation_outputs())
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from oodbench.learning.evaluation import fit, one_per_row
-from oodbench.learning.method import Scorer
+from oodbench.learning.method import Classifier, Scorer
 from oodbench.learning.outputs import Outputs
+from oodbench.learning.rows import to_input
 from oodbench.running.mistakes import in_words
 from oodbench.testing.contract import Subject, Violation, require, require_some_effect, rule
 from oodbench.testing.simulated_device import AwayTensor, simulated
@@ -23,7 +24,9 @@ def scores_of(scorer: Scorer, out: Outputs) -> Tensor:
 
 
 def rows_of(out: Outputs, rows: Any) -> Outputs:
-    return Outputs(out.model, out.images[rows], out.features[rows], out.logits[rows])
+    """Some rows, in any order, without their labels."""
+    maps = None if out.maps is None else out.maps[rows]
+    return Outputs(out.model, out.images[rows], out.features[rows], out.logits[rows], maps=maps)
 
 
 def require_same(got: Tensor, expected: Tensor, details: str, tolerance: float = 1e-4) -> None:
@@ -34,12 +37,14 @@ def require_same(got: Tensor, expected: Tensor, details: str, tolerance: float =
 
 @rule("Scorer", "defaults", "it fits the training rows and scores two rows")
 def scores_two_rows(subject: Subject, problem: Toy) -> None:
-    scores_of(subject.fitted_on(problem), rows_of(problem.unseen_outputs(), slice(2)))
+    train, validation, unseen = subject.outputs(problem)
+    scores_of(subject.fitted(train, validation), rows_of(unseen, slice(2)))
 
 
 @rule("Scorer", "values", "scores are one finite number per row")
 def one_finite_number_per_row(subject: Subject, problem: Toy) -> None:
-    scores = scores_of(subject.fitted_on(problem), problem.unseen_outputs())
+    train, validation, unseen = subject.outputs(problem)
+    scores = scores_of(subject.fitted(train, validation), unseen)
     require(scores.is_floating_point(), f"scores are {scores.dtype}; return floating-point numbers")
     require(scores.isfinite().all(), "some are not finite")
     require(scores.std() > 0, "all rows have the same score")
@@ -47,27 +52,31 @@ def one_finite_number_per_row(subject: Subject, problem: Toy) -> None:
 
 @rule("Scorer", "values", "scores do not depend on the batch or the row order")
 def each_row_on_its_own(subject: Subject, problem: Toy) -> None:
-    scorer, out = subject.fitted_on(problem), many_rows(problem)
+    train, validation, unseen = subject.outputs(problem)
+    scorer, out = subject.fitted(train, validation), many_rows(train, unseen)
     scores = scores_of(scorer, out)
     order = torch.randperm(len(scores), generator=torch.Generator().manual_seed(0))
     require_same(scores_of(scorer, rows_of(out, order)), scores[order], "rows in another order score otherwise")
-    for size in (7, 100):
-        chunks = [scores_of(scorer, rows_of(out, rows)) for rows in order.split(size)]
-        require_same(torch.cat(chunks), scores[order], f"rows in batches of {size} score otherwise")
-    one_by_one = [scores_of(scorer, rows_of(out, slice(i, i + 1))) for i in range(180, 240)]
-    require_same(torch.cat(one_by_one), scores[180:240], "a row on its own scores otherwise")
+    for size, some in ((7, order[:70]), (100, order)):
+        chunks = [scores_of(scorer, rows_of(out, rows)) for rows in some.split(size)]
+        require_same(torch.cat(chunks), scores[some], f"rows in batches of {size} score otherwise")
+    one_by_one = [scores_of(scorer, rows_of(out, slice(i, i + 1))) for i in range(190, 215)]
+    require_same(torch.cat(one_by_one), scores[190:215], "a row on its own scores otherwise")
+    if out.maps is not None:
+        read_by_seven = scores_of(scorer, subject.reading(out, size=7))
+        require_same(read_by_seven, scores, "rows whose maps are read in batches of 7 score otherwise")
 
 
-def many_rows(problem: Toy) -> Outputs:
+def many_rows(train: Outputs, unseen: Outputs) -> Outputs:
     """260 rows, more than any scorer takes at once."""
-    both = problem.train_outputs(), problem.unseen_outputs()
-    images, features, logits = (torch.cat([getattr(o, k) for o in both]) for k in ("images", "features", "logits"))
-    return Outputs(both[1].model, images, features, logits)
+    names = ("images", "features", "logits", "maps")[: 4 if unseen.maps is not None else 3]
+    both = {name: torch.cat([getattr(train, name), getattr(unseen, name)]) for name in names}
+    return Outputs(unseen.model, **both)
 
 
 @rule("Scorer", "values", "scoring and fitting again give the same scores")
 def repeats(subject: Subject, problem: Toy) -> None:
-    train, validation, unseen = problem.train_outputs(), problem.validation_outputs(), problem.unseen_outputs()
+    train, validation, unseen = subject.outputs(problem)
     scorer = subject.fitted(train, validation)
     scores = scores_of(scorer, unseen)
     require(torch.equal(scores_of(scorer, unseen), scores), "scoring again gives others")
@@ -79,7 +88,7 @@ def repeats(subject: Subject, problem: Toy) -> None:
 
 @rule("Scorer", "values", "a new fit forgets the last one")
 def forgets(subject: Subject, problem: Toy) -> None:
-    train, validation, unseen = problem.train_outputs(), problem.validation_outputs(), problem.unseen_outputs()
+    train, validation, unseen = subject.outputs(problem)
     assert train.y is not None
     scorer = subject.fitted(replace(rows_of(train, slice(100)), y=train.y[:100]), validation)
     with torch.no_grad():
@@ -92,7 +101,8 @@ def state(out: Outputs) -> tuple[dict[str, Tensor | None], list[Any]]:
     """Everything a scorer could change: tensors copied, switches as they are."""
     model = out.model
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    tensors |= {key: getattr(out, key) for key in ("images", "features", "logits", "y")}
+    shared = ("weight", "bias", "unit", "descending", "predicted")  # of which other scorers see the very tensors
+    tensors |= {key: getattr(out, key) for key in ("images", "features", "logits", "y", "maps", *shared)}
     switches: list[Any] = [module.training for module in model.modules()]
     switches += [(p.requires_grad, p.grad is None) for p in model.parameters()]
     return {key: None if t is None else t.clone() for key, t in tensors.items()}, switches
@@ -104,16 +114,27 @@ def same_state(a: tuple[dict[str, Any], list[Any]], b: tuple[dict[str, Any], lis
 
 @rule("Scorer", "values", "fitting and scoring change neither the model nor the outputs")
 def changes_nothing(subject: Subject, problem: Toy) -> None:
-    train, validation, unseen = problem.train_outputs(), problem.validation_outputs(), problem.unseen_outputs()
+    if "feature-maps" in subject.card.needs:
+        require_reading_changes_nothing(subject, problem.unseen_outputs())
+    train, validation, unseen = subject.outputs(problem)
     before = [state(out) for out in (train, validation, unseen)]
     scores_of(subject.fitted(train, validation), unseen)
     after = [state(out) for out in (train, validation, unseen)]
     require(all(map(same_state, before, after)), "weights, buffers, outputs or switches are others than before")
 
 
+def require_reading_changes_nothing(subject: Subject, out: Outputs) -> None:
+    assert isinstance(out.images, Tensor)
+    maps = out.model.maps(to_input(out.images, out.model.device))
+    before, kept = state(out), maps.clone()
+    subject.make().read_maps(maps, out.model)
+    is_same = torch.equal(maps, kept) and same_state(before, state(out))
+    require(is_same, "read_maps changes the network, or the maps that other scorers read after it")
+
+
 @rule("Scorer", "values", "scores are the same with and without gradients")
 def same_under_gradients(subject: Subject, problem: Toy) -> None:
-    train, validation, unseen = problem.train_outputs(), problem.validation_outputs(), problem.unseen_outputs()
+    train, validation, unseen = subject.outputs(problem)
     without = scores_of(subject.fitted(train, validation), unseen)
     scorer = subject.make()
     with torch.enable_grad():
@@ -125,7 +146,8 @@ def same_under_gradients(subject: Subject, problem: Toy) -> None:
 
 @rule("Scorer", "values", "labels are not read when scoring")
 def reads_no_labels(subject: Subject, problem: Toy) -> None:
-    scorer, unseen = subject.fitted_on(problem), problem.unseen_outputs()
+    train, validation, unseen = subject.outputs(problem)
+    scorer = subject.fitted(train, validation)
     scores = scores_of(scorer, unseen)
     labelled = replace(unseen, y=torch.arange(len(scores)) % problem.data.num_classes)
     require(torch.equal(scores_of(scorer, labelled), scores), "with labels the scores are others")
@@ -133,12 +155,13 @@ def reads_no_labels(subject: Subject, problem: Toy) -> None:
 
 @rule("Scorer", "values", "scores stay on the device of the tensors")
 def scores_where_it_is(subject: Subject, problem: Toy) -> None:
-    train, validation, unseen = problem.train_outputs(), problem.validation_outputs(), problem.unseen_outputs()
+    train, validation, unseen = subject.outputs(problem)
     expected = scores_of(subject.fitted(train, validation), unseen)
     with simulated() as device:
         try:
-            scorer = subject.fitted(moved(train, device), moved(validation, device))
-            scores = scores_of(scorer, moved(unseen, device))
+            there = copy.deepcopy(train.model).to(device)
+            some = [subject.reading(moved(out, device, there)) for out in (train, validation, unseen)]
+            scores = scores_of(subject.fitted(some[0], some[1]), some[2])
         except RuntimeError as error:
             if "was given tensors on" not in str(error):
                 raise
@@ -150,19 +173,22 @@ def scores_where_it_is(subject: Subject, problem: Toy) -> None:
     require_same(scores.home, expected, "they differ there")  # type: ignore[attr-defined]
 
 
-def moved(out: Outputs, device: torch.device) -> Outputs:
-    """On a device as a run has it there: the images stay at home."""
-    model = copy.deepcopy(out.model).to(device)
-    features, logits = (tensor.clone().to(device) for tensor in (out.features, out.logits))
-    return Outputs(model, out.images, features, logits, None if out.y is None else out.y.clone().to(device))
+def moved(out: Outputs, device: torch.device, model: Classifier | None = None) -> Outputs:
+    """On a device as a run has it there, around a network that is there or else a copy: the images stay at home."""
+
+    def sent(tensor: Tensor) -> Tensor:
+        return tensor.clone().to(device)
+
+    y, maps = (None if each is None else sent(each) for each in (out.y, out.maps))
+    model = model or copy.deepcopy(out.model).to(device)
+    return Outputs(model, out.images, sent(out.features), sent(out.logits), y, maps)
 
 
 @rule("Scorer", "hyperparameters", "every hyperparameter changes the scores")
 def hyperparameter_changes_scores(subject: Subject, problem: Toy) -> None:
-    unseen = problem.unseen_outputs()
-
     def outcome(changed: Subject) -> Tensor:
-        return scores_of(changed.fitted_on(problem), unseen)
+        train, validation, unseen = changed.outputs(problem)
+        return scores_of(changed.fitted(train, validation), unseen)
 
     def differs(scores: Tensor, default: Tensor) -> bool:
         return bool((scores - default).abs().max() > 1e-3 * default.std())
@@ -172,6 +198,7 @@ def hyperparameter_changes_scores(subject: Subject, problem: Toy) -> None:
 
 @rule("Scorer", "values", "what is learnt does not show in the repr")
 def hides_what_it_learnt(subject: Subject, problem: Toy) -> None:
-    scorer = subject.fitted_on(problem)
-    scores_of(scorer, problem.unseen_outputs())
+    train, validation, unseen = subject.outputs(problem)
+    scorer = subject.fitted(train, validation)
+    scores_of(scorer, unseen)
     require(repr(scorer) == repr(subject.make()), "a fitted one prints otherwise; do not set hyperparameters in fit")

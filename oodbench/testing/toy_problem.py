@@ -2,8 +2,9 @@
 of a second. Everything follows from fixed seeds."""
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from oodbench.config.recipe import Recipe
 from oodbench.config.registry import Registry
 from oodbench.learning.batches import Batch, Data, Split, WildMixture
 from oodbench.learning.loop import Loop
-from oodbench.learning.networks import Classifier
+from oodbench.learning.networks import Classifier, Pooled
 from oodbench.learning.outputs import Outputs, forward
 
 CLASSES, UNSEEN = 5, 3
@@ -37,7 +38,7 @@ def toy_classifier() -> Classifier:
     """Two convolutions with batch normalisation, 16 features, the same initial weights at every call."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        body = nn.Sequential(
+        body = Pooled(
             nn.Conv2d(1, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(),
             nn.Conv2d(8, 16, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
             nn.AdaptiveAvgPool2d(1), nn.Flatten(),
@@ -111,6 +112,29 @@ class Training:
     loop: Loop
 
 
+class Fresh(Outputs):
+    """Outputs that nobody has seen before. Their network is copied when it is asked for, which few scorers do."""
+
+    network: Callable[[], Classifier]
+
+    model = cached_property(lambda self: self.network())
+
+    @classmethod
+    def of(cls, passed: Outputs, network: Callable[[], Classifier]) -> Outputs:
+        fresh = object.__new__(cls)
+        tensors = {name: getattr(passed, name) for name in ("images", "features", "logits", "y", "maps")}
+        vars(fresh).update({name: _copy(each) for name, each in tensors.items()}, network=network)
+        return fresh
+
+
+def _copy(values: Tensor | None) -> Tensor | None:
+    """Made as the original was: a run makes its outputs, and nothing else, in inference mode."""
+    if values is None:
+        return None
+    with torch.inference_mode(values.is_inference()):
+        return values.clone()
+
+
 @dataclass
 class Toy:
     """Trains and scores on the toy problem as a run would."""
@@ -120,26 +144,37 @@ class Toy:
     weights: dict[str, Tensor]  # of ERM
     _trained: dict[type, Training] = field(default_factory=dict)
 
-    def outputs(self, images: Tensor, y: Tensor | None = None) -> Outputs:
+    def outputs(self) -> tuple[Outputs, Outputs, Outputs]:
+        """Of training, validation and unseen rows, which share a network as in a run; copies for whoever asks."""
+        network = cache(lambda: deepcopy(self._passed[0].model))
+        train, validation, unseen = (Fresh.of(each, network) for each in self._passed)
+        return train, validation, unseen
+
+    @cached_property
+    def _passed(self) -> tuple[Outputs, Outputs, Outputs]:
         """Of the trained network, frozen as a run freezes it."""
         model = self.new_model()
         model.load_state_dict(self.weights)
-        return forward(model.eval().requires_grad_(False), images, y)
+        model.eval().requires_grad_(False)
+        assert isinstance(self.data.labelled.images, Tensor) and isinstance(self.data.id_validation, Tensor)
+        kinds = torch.cat([torch.arange(40) % CLASSES, CLASSES + torch.arange(20) % UNSEEN])
+        return (
+            forward(model, self.data.labelled.images, self.data.labelled.y),
+            forward(model, self.data.id_validation, torch.arange(100) % CLASSES),
+            forward(model, toy_images(kinds, seed=10)),
+        )
 
     def train_outputs(self) -> Outputs:
         """Of the 200 labelled rows, with their labels."""
-        assert isinstance(self.data.labelled.images, Tensor)
-        return self.outputs(self.data.labelled.images, self.data.labelled.y)
+        return self.outputs()[0]
 
     def validation_outputs(self) -> Outputs:
         """Of 100 ID rows never trained on, with their labels."""
-        assert isinstance(self.data.id_validation, Tensor)
-        return self.outputs(self.data.id_validation, torch.arange(100) % CLASSES)
+        return self.outputs()[1]
 
     def unseen_outputs(self) -> Outputs:
         """Of 60 rows never trained on, without labels: 40 of known classes, then 20 of unseen ones."""
-        kinds = torch.cat([torch.arange(40) % CLASSES, CLASSES + torch.arange(20) % UNSEEN])
-        return self.outputs(toy_images(kinds, seed=10))
+        return self.outputs()[2]
 
     def start(self, trainer: Any) -> Classifier:
         """The network before training, with what the trainer adds to it."""

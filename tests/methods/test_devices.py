@@ -11,7 +11,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 import torch
-from test_method_contract import SCORERS, TRAINERS, cases, fitted, make
+from test_method_contract import SCORERS, TRAINERS, cases, fitted, make, reading
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -168,7 +168,8 @@ def test_a_trainer_that_waits_for_the_device_is_caught(trainer, waits, watch):
 
 @pytest.mark.parametrize("name", SCORERS)
 def test_a_scorer_stays_on_the_device_of_the_outputs(name, train_outputs, unseen_outputs, watch):
-    scores = scores_of(fitted(name, {}, moved(train_outputs, DEVICE)), moved(unseen_outputs, DEVICE))
+    train, unseen = (reading(name, moved(out, DEVICE)) for out in (train_outputs, unseen_outputs))
+    scores = scores_of(fitted(name, {}, train), unseen)
     assert isinstance(scores, AwayTensor) and scores.shape == (60,)
 
 

@@ -70,6 +70,12 @@ def make(name, values=DEFAULTS):
         pytest.skip(f"refused: {refusal}")
 
 
+def reading(name, out, values=DEFAULTS):
+    """Outputs as the scorer sees them."""
+    make(name, values)
+    return subject_of(name, values).reading(out)
+
+
 def fitted(name, values, train):
     with torch.no_grad():
         scorer = make(name, values)
@@ -149,9 +155,11 @@ def test_scorers_work_on_whatever_device_the_tensors_are(name, values):
 @every_scorer_case
 def test_scorers_give_the_same_scores_on_cuda(name, values, train_outputs, unseen_outputs):
     cuda = torch.device("cuda")
-    scores = scores_of(fitted(name, values, moved(train_outputs, cuda)), moved(unseen_outputs, cuda))
+    train, unseen = (reading(name, out, values) for out in (train_outputs, unseen_outputs))
+    there, away = (reading(name, moved(out, cuda), values) for out in (train_outputs, unseen_outputs))
+    scores = scores_of(fitted(name, values, there), away)
     assert scores.device.type == "cuda"
-    expected = scores_of(fitted(name, values, train_outputs), unseen_outputs)
+    expected = scores_of(fitted(name, values, train), unseen)
     require_same(scores.cpu(), expected, "they differ", tolerance=1e-2)
 
 

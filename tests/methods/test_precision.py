@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from command_line import SUITE_FILE, assert_done, assert_refused, oodbench, smoke
 from planned import plan_of
-from test_method_contract import SCORERS, fitted, make
+from test_method_contract import SCORERS, fitted, make, reading
 
 from oodbench.config import suite as suites
 from oodbench.errors import UserError
@@ -77,7 +77,7 @@ def test_a_bfloat16_network_learns_in_float32_weights(name, values, toy):
 
 @pytest.mark.parametrize("name", SCORERS)
 def test_every_scorer_scores_a_bfloat16_network(name, toy_model, toy_data):
-    out = forward(in_bfloat16(toy_model), toy_data.labelled.images, toy_data.labelled.y)
+    out = reading(name, forward(in_bfloat16(toy_model), toy_data.labelled.images, toy_data.labelled.y))
     scores = scores_of(fitted(name, {}, out), out)
     assert scores.isfinite().all() and scores.dtype in (torch.float32, torch.float64)
 
