@@ -6,7 +6,7 @@ the same rows is computed once and then makes room.
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from oodbench.learning.lending import Lender
 from oodbench.learning.loop import Failed
 from oodbench.learning.method import BankScorer, Scorer
 from oodbench.learning.networks import Classifier
-from oodbench.learning.outputs import Outputs, forward, forward_reading
+from oodbench.learning.outputs import MapsReader, Outputs, forward, forward_reading
 from oodbench.learning.rows import Streamed, as_rows
 
 ROWS = 2048  # scored at a time: what a scorer needs for a row is not needed for all rows at once
@@ -128,13 +128,27 @@ class Evaluation:
             timed = None if readers else self._read(images, y)
             if timed is None:
                 started = time.perf_counter()
-                out, read = forward_reading(self.model, as_rows(images.images), readers, y)
+                out, read = self._forward(images, y, readers, keyed.key)
                 self._maps |= {(key, images.digest): values for key, values in read.items()}
                 timed = out, time.perf_counter() - started
                 self._write(images, *timed)
             self._outputs.setdefault(images.digest, timed)
         out, seconds = self._outputs[images.digest]
         return (replace(out, maps=self._maps[keyed.key, images.digest]) if needs_maps else out), seconds
+
+    def _forward(
+        self, images: ImagePart, y: Tensor | None, readers: Mapping[str, MapsReader], asked: str
+    ) -> tuple[Outputs, dict[str, Tensor]]:
+        """One pass for all that read maps; where it fails, one for the scorer that was asked for alone."""
+        rows = as_rows(images.images)
+        try:
+            return forward_reading(self.model, rows, readers, y)
+        except Exception:
+            others = readers.keys() - {asked}
+            if not others:
+                raise
+            self._alone |= others
+            return forward_reading(self.model, rows, {key: readers[key] for key in readers.keys() - others}, y)
 
     def _with(self, keyed: KeyedScorer) -> list[KeyedScorer]:
         """The scorer, and those that are done along with it."""
