@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from oodbench import Classifier, Outputs, ReshapingScorer, UserError
+from oodbench.methods.scale import ratio
 
 SHIFTED, CORRECTING = 0.01, 0.05  # k_1 and k_2: the shares of features, the largest, that Q and C_o sum over
 EQUAL = 1 + 1e-4  # in pixels' importance and in Q', what differs by less may differ by rounding
@@ -23,12 +24,12 @@ class AdaSCALE(ReshapingScorer):
     reads: ClassVar[str | None] = "gradients"
     needs: ClassVar[frozenset[str]] = frozenset({"validation"})
 
-    variant: Literal["A", "L"] = "A"  # scales activations or logits
-    min_percentile: float = 60.0  # p_min, of an image whose Q' is larger than any
+    variant: Literal["a", "l"] = "a"  # scales activations or logits
+    min_percentile: float = 60.0  # p_min, of an image whose Q' is larger than any; the author tunes both by network
     max_percentile: float = 85.0  # p_max
     weight: float = 10.0  # lambda, of Q in Q'
     pixels: float = 0.05  # o, the share of pixels that are shifted
-    magnitude: float = 0.5  # epsilon, in standard deviations of the pixels as the network normalises them
+    magnitude: float = 0.5  # epsilon, in units of the normalized image
     rows: int = 5000  # at most, of validation images that give the distribution of Q'
 
     def __post_init__(self) -> None:
@@ -55,10 +56,10 @@ class AdaSCALE(ReshapingScorer):
         below = torch.searchsorted(self.known, shift * EQUAL, right=True)
         likely_id = 1 - below.double() / len(self.known)  # 1 - F(Q')
         percentile = self.min_percentile + likely_id * (self.max_percentile - self.min_percentile)  # p
-        r = _ratio(features, percentile)
-        if self.variant == "L":
-            return (features @ out.weight.T + out.bias) * r.square()
-        return (features * r.exp()) @ out.weight.T + out.bias
+        r = _ratio_by_row(features, percentile)
+        if self.variant == "l":  # where all are low enough that the energy is positive, it rises with r
+            return F.linear(features, out.weight, out.bias) * r.square()
+        return F.linear(features * r.exp(), out.weight, out.bias)
 
     def _features_and_shift(self, model: Classifier, x: Tensor) -> tuple[Tensor, Tensor]:
         """a, and Q' = lambda Q + C_o: how much its largest entries move, and how large they are afterwards."""
@@ -66,7 +67,7 @@ class AdaSCALE(ReshapingScorer):
             x = x.requires_grad_()
             features = model.features(x)
             (gradient,) = torch.autograd.grad(model.head(features).amax(dim=-1).sum(), x)
-        gradient = gradient * model.std  # the model normalises its input, and the paper's image is a normalised one
+        gradient = gradient * model.std  # the model normalizes its input, and the paper's image is a normalized one
         importance = gradient.abs().flatten(1)
         count = max(1, int(self.pixels * importance.shape[1]))
         least = importance <= EQUAL * importance.kthvalue(count, dim=1, keepdim=True).values
@@ -87,10 +88,9 @@ def _largest(features: Tensor, share: float) -> Tensor:
     return above + equal * (count - above.sum(dim=1, keepdim=True)) / equal.sum(dim=1, keepdim=True)
 
 
-def _ratio(features: Tensor, percentile: Tensor) -> Tensor:
-    """r: the sum of the positive features by that of the k largest, N x 1; 1 where there is none."""
-    size = features.shape[1]
-    sums = F.relu(features).sort(dim=1, descending=True).values.cumsum(dim=1)
-    k = (size - (size * percentile / 100).round()).clamp(min=1).long()
-    top = sums.gather(1, k[:, None] - 1)
-    return torch.where(top > 0, sums[:, -1:] / top, 1.0)
+def _ratio_by_row(features: Tensor, percentile: Tensor) -> Tensor:
+    """r of SCALE, N x 1, a percentile for each row; what is negative counts for nothing, as in the author's code."""
+    size, positive = features.shape[1], F.relu(features)
+    k = (size - (size * percentile / 100).round()).clamp(min=1)[:, None]
+    is_kept = torch.arange(size, device=features.device) < k
+    return ratio(positive, positive.sort(dim=1, descending=True).values * is_kept, size)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from oodbench import Classifier, Outputs, ReshapingScorer
@@ -32,4 +33,4 @@ class RankFeat(ReshapingScorer):
 
     def new_logits(self, out: Outputs) -> Tensor:
         assert out.maps is not None
-        return out.maps.double() @ out.weight.T + out.bias
+        return F.linear(out.maps.double(), out.weight, out.bias)

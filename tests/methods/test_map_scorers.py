@@ -273,7 +273,7 @@ def test_gram_refuses_orders_that_it_does_not_have(powers):
 
 
 def with_gradient(model, x):
-    """Features, and the gradient of the largest logit by the normalised image."""
+    """Features, and the gradient of the largest logit by the normalized image."""
     normal = ((x - model.mean) / model.std).requires_grad_()
     features = model.body(normal)
     (gradient,) = torch.autograd.grad(model.head(features).max(dim=1).values.sum(), normal)
@@ -281,7 +281,7 @@ def with_gradient(model, x):
 
 
 def shifts(model, rows, scorer):
-    """Features and Q', image by image, in units of the normalised image as the paper has it."""
+    """Features and Q', image by image, in units of the normalized image as the paper has it."""
     normal, features, gradient = with_gradient(model, rows / 255)
     found = []
     for image, grad in zip(normal.numpy(), gradient.numpy(), strict=True):
@@ -308,12 +308,12 @@ def adascale(model, validation, test, scorer):
         k = max(1, len(a) - round(len(a) * p / 100))
         positive = np.sort(np.maximum(a, 0))[::-1]
         r = positive.sum() / positive[:k].sum() if positive[0] > 0 else 1.0
-        logits = weight @ (a * np.exp(r)) + bias if scorer.variant == "A" else (weight @ a + bias) * r**2
+        logits = weight @ (a * np.exp(r)) + bias if scorer.variant == "a" else (weight @ a + bias) * r**2
         scores.append(-logsumexp(logits))
     return np.array(scores)
 
 
-@pytest.mark.parametrize("values", [{}, {"variant": "L"}, {"weight": 1.0, "pixels": 0.2, "magnitude": 1.0}])
+@pytest.mark.parametrize("values", [{}, {"variant": "l"}, {"weight": 1.0, "pixels": 0.2, "magnitude": 1.0}])
 def test_adascale_scales_by_a_percentile_that_follows_the_shift_of_its_largest_features(values, problem):
     model, train, validation, test = problem
     scorer = AdaSCALE(**values)
@@ -321,7 +321,7 @@ def test_adascale_scales_by_a_percentile_that_follows_the_shift_of_its_largest_f
 
 
 def linear(weight, std=1.0):
-    """Images of one row of pixels; features are the pixels times a diagonal weight, normalised by `std`; one class."""
+    """Images of one row of pixels; features are the pixels times a diagonal weight, normalized by `std`; one class."""
     size = len(weight)
     body = nn.Sequential(nn.Flatten(), nn.Linear(size, size, bias=False))
     model = Classifier(body, size, 1, (0.0,), (std,))
@@ -364,13 +364,13 @@ def test_the_percentile_of_adascale_by_hand():
     assert_allclose(scorer.new_logits(out)[:, 0], sums * ratios.exp(), rtol=1e-5)
     scorer.known = scorer.known * (1 + 1e-6)  # of which .4 is the second but for rounding
     assert_allclose(scorer.new_logits(out)[:, 0], sums * ratios.exp(), rtol=1e-5)
-    scorer.variant = "L"
+    scorer.variant = "l"
     assert_allclose(scorer.new_logits(out)[:, 0], sums * ratios.square(), rtol=1e-5)
 
 
 def test_adascale_keeps_a_feature_however_high_the_percentile():
     # 99 % of four features rounds to four of them; the largest stays: r = (1 + .4 + .4) / 1.
-    model, scorer = linear([1.0, 1.0, 1.0, 0.001]), AdaSCALE("L", min_percentile=99.0, max_percentile=99.0)
+    model, scorer = linear([1.0, 1.0, 1.0, 0.001]), AdaSCALE("l", min_percentile=99.0, max_percentile=99.0)
     out = outputs(model, (255, 102, 102, 0))
     scorer.fit(out, out)
     assert_allclose(scorer.new_logits(out)[:, 0], [1.8 * 1.8**2], rtol=1e-5)
