@@ -4,8 +4,8 @@ scorers that of OpenOOD's leaderboard?
     python benchmarks/fidelity/full_spectrum.py results/reference
 
 The fall of a scorer is its AUROC minus its full-spectrum AUROC. For every suite of the folder with many scorers on ERM:
-the mean fall by what a scorer reads, the difference of distances and logits with its 95 % interval over seeds and images,
-and Spearman's rank correlation of our AUROC with OpenOOD's, with a p-value by permutation.
+the mean fall by what a scorer reads, the difference of distances and logits with its 95 % interval over seeds and
+images, and Spearman's rank correlation of our AUROC with OpenOOD's, with a p-value by permutation.
 """
 
 import sys

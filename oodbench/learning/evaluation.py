@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from pathlib import Path
 from typing import Any, cast
 
@@ -124,7 +125,7 @@ class Evaluation:
         if images.digest not in self._outputs or (needs_maps and (keyed.key, images.digest) not in self._maps):
             y = torch.from_numpy(images.labels) if labels else None
             some = [each for each in self._with(keyed) if "feature-maps" in each.scorer.needs]
-            readers = {each.key: each.scorer.read_maps for each in some}
+            readers = {each.key: self._reader(each) for each in some}
             timed = None if readers else self._read(images, y)
             if timed is None:
                 started = time.perf_counter()
@@ -135,6 +136,18 @@ class Evaluation:
             self._outputs.setdefault(images.digest, timed)
         out, seconds = self._outputs[images.digest]
         return (replace(out, maps=self._maps[keyed.key, images.digest]) if needs_maps else out), seconds
+
+    def _reader(self, keyed: KeyedScorer) -> MapsReader:
+        """Its `read_maps`; one that oodbench does not ship sees a network of its own."""
+        if keyed.shipped:
+            return keyed.scorer.read_maps
+
+        @wraps(keyed.scorer.read_maps)
+        def read(maps: Tensor, model: Classifier) -> Tensor:
+            with self._lender.to(keyed.name, keyed.key, shipped=False) as lent:
+                return keyed.scorer.read_maps(maps, lent(Outputs(model, maps, maps, maps)).model)
+
+        return read
 
     def _forward(
         self, images: ImagePart, y: Tensor | None, readers: Mapping[str, MapsReader], asked: str

@@ -328,6 +328,16 @@ def test_a_reader_that_fails_is_refused_in_one_line_before_anything_trains(chang
     assert not list(results.rglob("*.pt"))
 
 
+def test_a_reader_that_changes_the_network_fails_alone(plugin, results):
+    path = plugin(("return maps", "model.head.weight.mul_(2)\n        return maps"))
+    outcome = smoke(results, "mine,msp", "--plugin", path, "--setting", "unseen-digits")
+    assert outcome.status == 1 and "1 of 2 cells failed; the first: 'mine' changed the network" in outcome.err
+    assert_done(smoke(results.parent / "other", "msp", "--setting", "unseen-digits"))
+    (beside,) = [each for each in read_results(results) if each.method == "msp"]
+    (alone,) = read_results(results.parent / "other")
+    np.testing.assert_array_equal(read_scores(beside.path)["id"].scores, read_scores(alone.path)["id"].scores)
+
+
 def test_a_scorer_that_finds_a_few_rows_too_few_is_rehearsed_on_more(plugin, results):
     more = ("self.mean = ", "assert len(train.maps) > 50\n        self.mean = ")
     assert_done(smoke(results, "mine", "--plugin", plugin(more), "--setting", "unseen-digits"))
