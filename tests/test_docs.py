@@ -68,11 +68,11 @@ def test_the_walkthrough_s_methods_run_and_are_as_short_as_it_says(tmp_path, mon
     given = ["run", "--suite", "digits-c", "--preset", "smoke", "--results", "out", "--setting", "photo-patches"]
     for name in blocks:
         given += ["--plugin", name]
-    assert main([*given, "--methods", "max-logit,label-smoothing,label-smoothing+max-logit"]) == 0
+    assert main([*given, "--methods", "centered-logit,label-smoothing,label-smoothing+centered-logit"]) == 0
     found, problems = read_folder(Path("out"))
     assert not problems
-    assert {r.method for r in found} == {"max-logit", "label-smoothing", "label-smoothing+max-logit"}
-    assert {r.method: r.group for r in found}["max-logit"] == "OOD detection"
+    assert {r.method for r in found} == {"centered-logit", "label-smoothing", "label-smoothing+centered-logit"}
+    assert {r.method: r.group for r in found}["centered-logit"] == "OOD detection"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

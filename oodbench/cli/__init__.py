@@ -64,7 +64,7 @@ COMMANDS = {  # the module of each, what it does, an example
     "check-method": (
         "check_method",
         "try the rules that every method keeps on a file of yours; status 1 if it breaks one",
-        "oodbench check-method max_logit.py",
+        "oodbench check-method centered_logit.py",
     ),
     "data": ("data", "see, get and add data sets", "oodbench data get mnist-c"),
 }

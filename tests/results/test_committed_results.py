@@ -31,3 +31,30 @@ def test_the_key_of_a_result_follows_from_what_it_says_of_itself(suite):
 def test_metrics_follow_from_the_raw_scores():
     for result in RESULTS[::20]:
         assert evaluate(**read_scores(result.path)) == result.metrics, result.path
+
+
+def test_rows_of_one_training_have_one_network():
+    """Scorers that a table compares have scored the same weights: one digest for each training and seed of a suite."""
+    weights: dict[tuple[str, str], set[str | None]] = {}
+    for result in RESULTS:
+        weights.setdefault((result.suite_label, result.training), set()).add(result.weights)
+    assert {where: found for where, found in weights.items() if len(found) != 1} == {}
+    scored = [each for each in RESULTS if each.suite_label.startswith(("digits-c-scorers", "mnist-c-scorers"))]
+    assert len({each.method for each in scored}) > 30
+
+
+def test_every_scorer_has_a_row_wherever_scorers_are_compared():
+    """But those that need what the network lacks: feature maps, or features that are not negative."""
+    shipped = {name for name, card in REGISTRY.cards.items() if card.kind == "Scorer"}
+    lacking = {
+        "digits-c-scorers": set(),
+        "mnist-c-scorers": set(),
+        "cifar10-c-scorers": {"ash", "scale", "vra"},
+        "pacs-photos": {"gram", "rankfeat"},
+        "pacs-photos-pixels32": {"gram", "rankfeat"},
+    }
+    for suite, missing in lacking.items():
+        rows = {(each.method, each.seed) for each in RESULTS if each.suite_label == suite}
+        assert {method for method, _ in rows} == shipped - missing, suite
+        assert len({seed for _, seed in rows}) >= 3
+        assert len(rows) == len(shipped - missing) * len({seed for _, seed in rows})
