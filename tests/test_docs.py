@@ -8,7 +8,8 @@ import pytest
 
 from oodbench.cli import _parser as parser
 from oodbench.cli import main
-from oodbench.config.cards import read_cards
+from oodbench.config.cards import READS, read_cards
+from oodbench.config.registry import Registry
 from oodbench.results.folder import read_folder
 
 ROOT = Path(__file__).parent.parent
@@ -86,3 +87,17 @@ def test_files_the_documents_name_exist():
         text = document.read_text(encoding="utf-8")
         for name in re.findall(r"`((?:methods|benchmarks|docs|tests|oodbench)/[\w./-]+\.\w+)`", text):
             assert (ROOT / name).exists(), f"{document.name} names {name}"
+
+
+def test_the_page_of_scorers_names_each_of_them_where_it_belongs():
+    """Under what it reads, in the table at the top, and in the table of what came out."""
+    text = (ROOT / "docs" / "scorers.md").read_text(encoding="utf-8")
+    groups = {
+        reads: set(re.findall("`([^`]+)`", names))
+        for reads, names in re.findall(r"^\| (\w[\w ]*) \| (`.*) \|$", text, re.M)
+    }
+    cards = [card for card in Registry().cards.values() if card.kind == "Scorer"]
+    assert groups == {reads: {card.name for card in cards if card.reads == reads} for reads in READS}
+    rows = set(re.findall(r"^\| (\S+) \| [\d–]", text, re.M))
+    assert rows == {card.display for card in cards}
+    assert f"all {len(cards)} [scorers]" in (ROOT / "README.md").read_text(encoding="utf-8")
