@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
@@ -113,9 +114,10 @@ class Evaluation:
         key = _fit_key(keyed, id_validation)
         if key not in self._scorers:
             started = time.perf_counter()
+            scorer = copy(keyed.scorer)  # which may be fitted on other validation images too
             with self._lender.to(keyed.name, key, keyed.shipped) as lent, torch.no_grad():
-                fit(keyed.scorer, lent(train), validation and lent(validation))
-            self._scorers[key] = keyed.scorer, time.perf_counter() - started
+                fit(scorer, lent(train), validation and lent(validation))
+            self._scorers[key] = scorer, time.perf_counter() - started
         scorer, fitting = self._scorers[key]
         return scorer, {"forward": passing, "fit": fitting}
 
@@ -237,7 +239,7 @@ class Evaluation:
                     turns = [each for each in turns if each not in some]
                     self._alone |= {each.keyed.key for each in some}
                     if asked in some:
-                        return self._score_together([asked], out, images)
+                        return self._score_together([replace(asked, values=[])], out, images)
                 for each in some:
                     each.seconds += (time.perf_counter() - started) / len(some)
         for each in turns:

@@ -1,5 +1,7 @@
 """Evaluation as a whole: what is passed and scored, and in which pieces."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -155,3 +157,45 @@ def test_what_scorers_share_is_computed_once(monkeypatch):
     for each in names:
         together.score(each, PARTS)
     assert counts == {"unit": 3, "product": 3}, "one for each split"
+
+
+class Forgetful(KNN):
+    """Fails in the second part of a split, if it is compared together with others."""
+
+    alone = False
+    parts = 0
+
+    def finish(self, carried, out):
+        Forgetful.parts += 1
+        if Forgetful.parts == 2 and not Forgetful.alone:
+            Forgetful.alone = True
+            raise UserError("cannot go on")
+        return super().finish(carried, out)
+
+
+def test_scorers_that_compare_together_go_on_alone_where_one_of_them_fails(monkeypatch):
+    monkeypatch.setattr(evaluation, "ROWS", 50)
+    Forgetful.alone, Forgetful.parts = False, 0
+    together = evaluated(KeyedScorer(Forgetful(50), "forgetful", "forgetful", shipped=True), of("knn"))
+    assert_same(scores(together.score(of("knn"), PARTS)), scores(evaluated().score(of("knn"), PARTS)))
+
+
+class Counting(Scorer):
+    """Scores every row by the number of validation images it was fitted on."""
+
+    needs = frozenset({"validation"})
+
+    def fit(self, train, validation=None):
+        self.rows = len(validation.logits)
+
+    def score(self, out):
+        return out.logits.amax(dim=-1) * 0 + self.rows
+
+
+def test_a_scorer_that_is_fitted_on_other_validation_images_stays_fitted_on_the_first():
+    counting = KeyedScorer(Counting(), "counting", "counting", shipped=True)
+    together = evaluated(counting)
+    fewer = replace(PARTS, id_validation=PARTS.id_validation.take(slice(7)))
+    first, second = (together.fitted(counting, parts.id_validation)[0] for parts in (PARTS, fewer))
+    assert (first.rows, second.rows) == (len(PARTS.id_validation), 7)
+    assert not hasattr(counting.scorer, "rows")
