@@ -35,8 +35,11 @@ both_seeds = pytest.mark.parametrize("seed", [0, 1])
 
 
 def scaled(name):
-    """The suite for sets of a few hundred images: shares instead of counts, small images."""
+    """The suite for sets of a few hundred images: shares instead of counts, small images, and these themselves."""
     suite = suites.load(name)
+    if suite.contents.id.embed is not None:
+        pictures = replace(suite.contents.id, embed=None, size=32)
+        suite = replace(suite, contents=replace(suite.contents, id=pictures))
     if suite.contents.splits.labelled >= 1:
         suite = suite.with_value("splits", "labelled", "0.5")
     return suite if suite.contents.id.size is None else suite.with_value("id", "size", "32")

@@ -131,7 +131,7 @@ def test_a_suite_or_a_preset_states_the_precision_and_the_flag_overrides_it(tmp_
     arguments = ["run", "--suite", path, "--methods", "msp", "--device", "cpu", "--results", tmp_path, "--dry-run"]
     assert_refused(oodbench(*arguments), "tf32 is arithmetic of CUDA devices")
     assert_done(oodbench(*arguments, "--precision", "fp32"))
-    path.write_text(text.replace("presets:\n  smoke:\n", "presets:\n  smoke:\n    precision: bf16\n"))
+    path.write_text(text.replace("\n  smoke:\n", "\n  smoke:\n    precision: bf16\n"))
     assert suites.load(str(path), "smoke").contents.precision == "bf16"
     path.write_text(f"precision: half\n{text}")
     with pytest.raises(UserError, match="mine.yaml:1: 'precision': "):
