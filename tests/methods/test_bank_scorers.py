@@ -8,6 +8,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 from scipy.special import logsumexp, softmax
+from scorer_problems import outputs
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -16,7 +17,6 @@ from oodbench.config.cards import load_class
 from oodbench.config.registry import Registry
 from oodbench.errors import UserError
 from oodbench.learning import bank
-from oodbench.learning.method import Classifier, Outputs
 from oodbench.torchvision_import import import_with_torchvision
 
 import_with_torchvision("torchvision")  # pytorch-ood imports it
@@ -27,17 +27,6 @@ ROWS, DIM, CLASSES = 400, 24, 6
 every_problem = pytest.mark.parametrize("name", ["relu", "rank k - 1", "no bias", "signed"])
 every_size = pytest.mark.parametrize(("rows", "bank_rows"), [(1, 1), (3, 5), (8, 60), (1000, 17)])
 close = partial(assert_allclose, rtol=1e-6, atol=1e-9)  # ln 3 of a logit is rounded to float32
-
-
-def outputs(features, head=None, y=None, logits=None):
-    """Outputs with these features, as a network with this linear head would give them; images play no part."""
-    features = torch.as_tensor(features, dtype=torch.float32)
-    model = Classifier(nn.Flatten(), features.shape[1], 2, mean=(0.0,), std=(1.0,))
-    model.head = model.head if head is None else head
-    model.eval().requires_grad_(False)
-    images = torch.zeros(len(features), 1, 1, 1, dtype=torch.uint8)
-    logits = model.head(features) if logits is None else torch.as_tensor(logits, dtype=torch.float32)
-    return Outputs(model, images, features, logits, None if y is None else torch.as_tensor(y))
 
 
 def problem(name):

@@ -13,17 +13,16 @@ import torch
 from numpy.testing import assert_allclose
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
+from scorer_problems import linear, outputs
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
 from sklearn.preprocessing import StandardScaler
-from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from oodbench.config.cards import load_class
 from oodbench.config.registry import Registry
 from oodbench.errors import UserError
-from oodbench.learning.method import Classifier, Outputs
 from oodbench.torchvision_import import import_with_torchvision
 
 import_with_torchvision("torchvision")  # pytorch-ood imports it
@@ -37,27 +36,6 @@ ROWS, DIM, CLASSES, DEAD = 400, 24, 6, 5
 EVERY = ("relu", "rank k - 1", "no bias", "signed")
 every_problem = pytest.mark.parametrize("name", EVERY)
 close = partial(assert_allclose, rtol=1e-9, atol=1e-9)
-
-
-def outputs(features, head=None, y=None, logits=None):
-    """Outputs with these features, as a network with this linear head would give them; images play no part."""
-    features = torch.as_tensor(features, dtype=torch.float32)
-    model = Classifier(nn.Flatten(), features.shape[1], 2, mean=(0.0,), std=(1.0,))
-    model.head = model.head if head is None else head
-    model.eval().requires_grad_(False)
-    images = torch.zeros(len(features), 1, 1, 1, dtype=torch.uint8)
-    logits = model.head(features) if logits is None else torch.as_tensor(logits, dtype=torch.float32)
-    return Outputs(model, images, features, logits, None if y is None else torch.as_tensor(y))
-
-
-def linear(weight, bias=None):
-    weight = torch.as_tensor(weight, dtype=torch.float32)
-    head = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
-    with torch.no_grad():
-        head.weight.copy_(weight)
-        if bias is not None:
-            head.bias.copy_(torch.as_tensor(bias, dtype=torch.float32))
-    return head
 
 
 @cache

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from numpy.testing import assert_allclose
 from scipy.special import logsumexp, softmax
+from scorer_problems import outputs
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.neighbors import NearestNeighbors
 from torch import nn
@@ -20,7 +21,7 @@ from torch import nn
 from oodbench.config.cards import load_class
 from oodbench.config.registry import Registry
 from oodbench.errors import UserError
-from oodbench.learning.method import Classifier, Outputs
+from oodbench.learning.method import Classifier
 from oodbench.learning.outputs import forward
 from oodbench.torchvision_import import import_with_torchvision
 
@@ -31,17 +32,6 @@ NAMES = ("energy", "knn", "mahalanobis", "msp", "odin", "vim")
 Energy, KNN, Mahalanobis, MSP, ODIN, ViM = (load_class(Registry().card(name)) for name in NAMES)
 ROWS, DIM, CLASSES = 400, 24, 6
 close = partial(assert_allclose, rtol=1e-4)
-
-
-def outputs(features, head=None, y=None, logits=None):
-    """Outputs with these features, as a network with this linear head would give them; images play no part."""
-    features = torch.as_tensor(features, dtype=torch.float32)
-    model = Classifier(nn.Flatten(), features.shape[1], 2, mean=(0.0,), std=(1.0,))
-    model.head = model.head if head is None else head
-    model.eval().requires_grad_(False)
-    images = torch.zeros(len(features), 1, 1, 1, dtype=torch.uint8)
-    logits = model.head(features) if logits is None else torch.as_tensor(logits, dtype=torch.float32)
-    return Outputs(model, images, features, logits, None if y is None else torch.as_tensor(y))
 
 
 @pytest.fixture(scope="module")
