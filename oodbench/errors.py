@@ -1,8 +1,10 @@
 """What the user can put right: one line that says what is wrong and then what to do. Knows nothing of the rest."""
 
 import inspect
+import traceback
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 QUOTED = 120  # letters of what is quoted: an error is a line, whatever the user wrote
@@ -50,6 +52,13 @@ def place_of(function: Callable[..., Any]) -> str:
     inner = inspect.unwrap(getattr(function, "func", function))  # of a partial one
     code = getattr(inner, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else str(inner)
+
+
+def line_in(path: Path, error: BaseException) -> str:
+    """FILE:LINE where an exception passed through a file last; the file alone if it did not."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename) == path]
+    return f"{path}:{lines[-1]}" if lines else str(path)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:

@@ -39,12 +39,12 @@ def lacking(suite: Suite, setting: Setting) -> dict[str, str]:
     names = [stored_as(source.dataset) for source in sources(suite, setting).values()]
     if suite.contents.id.embed is not None:
         names.insert(1, suite.contents.id.embed)
-    problems = {name: _problem(name) for name in dict.fromkeys(names)}
+    problems = {name: missing(name) for name in dict.fromkeys(names)}
     return {name: problem for name, problem in problems.items() if problem is not None}
 
 
-def _problem(name: str) -> str | None:
-    """Why a set cannot be used as it is; None if it can."""
+def missing(name: str) -> str | None:
+    """Why a set cannot be used as it is, and what to do; None if it can."""
     data = by_name(name)
     try:
         if not isinstance(data, Obtained) or data.is_there():

@@ -17,7 +17,7 @@ from PIL import Image
 from oodbench.config import identity
 from oodbench.errors import UserError
 from oodbench.seeds import derive
-from oodbench.user_files import read_regular
+from oodbench.user_files import open_regular, read_regular
 
 # Tried whatever a name ends in, since endings are often wrong. Some of Pillow's other formats start programs.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
@@ -101,6 +101,20 @@ def decode(path: Path, size: int, style: str, row: int) -> np.ndarray:
     with _described(path):
         picture = Image.open(io.BytesIO(read_regular(path, FILE_LIMIT)), formats=FORMATS)
         return np.asarray(STYLES[style](picture, size, row)).transpose(2, 0, 1)
+
+
+def decode_whole(path: Path, prepare: Callable[[Image.Image], Image.Image]) -> np.ndarray:
+    """uint8, 3 x height x width: what is made of the picture at its full size, in RGB."""
+    with _described(path):
+        picture = Image.open(io.BytesIO(read_regular(path, FILE_LIMIT)), formats=FORMATS)
+        return np.asarray(prepare(_rgb(picture))).transpose(2, 0, 1)
+
+
+def sides_of(path: Path) -> tuple[int, int]:
+    """Height and width, by the head of the file."""
+    with _described(path), open_regular(path) as file:
+        picture = Image.open(file, formats=FORMATS)
+        return picture.height, picture.width
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ class ImagePart:
     rows: np.ndarray
     origin: str  # data set, and what was done to it
     domains: np.ndarray | None = None  # numbers of the data set's domains, if it has any
+    content: str = ""  # a fingerprint, where the origin does not tell two sets apart: folders may share a name
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -33,5 +34,10 @@ class ImagePart:
 
     @property
     def digest(self) -> str:
-        """Of the origin and the rows, in order: two parts with one digest hold the same pixels."""
+        """Of the origin and the rows, in order; stored with results, which know folders by name alone."""
         return digests.of_bytes(self.origin.encode(), self.rows.astype("<i8").tobytes())
+
+    @property
+    def key(self) -> str:
+        """Of the content too: two parts with one key hold the same pixels, whatever their sets are called."""
+        return digests.of_text(f"{self.digest} {self.content}") if self.content else self.digest

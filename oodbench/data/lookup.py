@@ -49,8 +49,12 @@ def sources(suite: Suite, setting: Setting) -> dict[str, Source]:
 
 def fingerprints(suite: Suite, setting: Setting) -> dict[str, str]:
     """The content of every data set a cell reads, without decoding any."""
-    sets = [dataset(source.dataset) for source in sources(suite, setting).values()]
-    marks = {each.name: each.fingerprint for each in sets}
+    marks: dict[str, str] = {}
+    for source in sources(suite, setting).values():
+        data = dataset(source.dataset)
+        is_known = marks.setdefault(data.name, data.fingerprint) == data.fingerprint
+        if not is_known:  # two folders of one name
+            marks[f"{data.name} {data.fingerprint}"] = data.fingerprint
     files = official_files(suite, setting)
     if files is not None:
         marks[files.name] = files.fingerprint

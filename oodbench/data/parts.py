@@ -113,6 +113,37 @@ def _with_mixture(suite: Suite, setting: Setting, seed: int) -> Parts:
     )
 
 
+GIVEN_VALIDATION = 0.1  # of the ID training images, for what a scorer fits on validation images
+
+
+def given_parts(suite: Suite, setting: Setting, seed: int) -> Parts:
+    """The parts for a network that was trained elsewhere: nothing is unlabelled, nobody learns from OOD images.
+
+    Scorers are fitted on all ID training images but those that validate. A set that is divided by lot tests as a whole.
+    """
+    lots = _Lots(suite, suite.contents.splits.semantic_test, seed)
+    id_train, id_test = lots.divided(_id_source(suite, setting), "labelled")
+    validation, labelled = _cut(id_train, GIVEN_VALIDATION)
+    if setting.covariate in suite.contents.covariate:
+        covariate = _tested(suite, suite.contents.covariate[setting.covariate])
+    else:
+        covariate = corrupted(suite, setting, id_test)
+    nothing = id_test.take(slice(0))
+    semantic = nothing if setting.semantic == NONE else _tested(suite, suite.contents.semantic[setting.semantic])
+    wild = dict.fromkeys(("wild_id", "wild_covariate", "wild_semantic"), nothing)
+    mixed = dict.fromkeys(("mixed_id", "mixed_covariate", "mixed_semantic"), nothing)
+    return Parts(
+        labelled, **wild, id_validation=validation, **mixed, id=id_test, covariate=covariate, semantic=semantic
+    )
+
+
+def _tested(suite: Suite, source: Source) -> ImagePart:
+    """The published test part of a set, or all of it."""
+    if dataset(source.dataset).has_test_part and source.part is None:
+        return part_of(suite, source, True)
+    return part_of(suite, source, {"train": False, "test": True}.get(source.part or "all"))
+
+
 def _id_source(suite: Suite, setting: Setting) -> Source:
     """The ID data without the domains that a setting holds out."""
     source, held_out = suite.contents.id, suite.held_out(setting)

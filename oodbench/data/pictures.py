@@ -14,8 +14,9 @@ import numpy as np
 
 from oodbench import digests
 from oodbench.data import store
-from oodbench.data.decoder import Examined, code, decode, examine, in_threads
+from oodbench.data.decoder import Examined, code, decode, decode_whole, examine, in_threads
 from oodbench.data.listing import Listing, by_class, images_below, read_list
+from oodbench.data.preprocessing import Preprocessing, Sides
 from oodbench.data.stored import Fetched
 from oodbench.data.untrusted.archives import is_archive, unpack
 from oodbench.errors import UserError
@@ -37,15 +38,31 @@ class Pictures:
     rows: np.ndarray  # which of them these are
     steps: tuple[Step, ...] = ()
     channels: int = 3  # after the steps
+    preprocessing: Preprocessing | None = (
+        None  # of a network that says itself what it wants, in place of size and style
+    )
+    sides: Sides | None = None  # height and width after the steps, where these change them
 
     dtype: ClassVar[np.dtype[Any]] = np.dtype(np.uint8)
 
     def __len__(self) -> int:
         return len(self.rows)
 
+    @classmethod
+    def prepared(cls, root: Path, names: Sequence[str], preprocessing: Preprocessing) -> "Pictures":
+        """All of these files as a network wants them, which says how large."""
+        assert preprocessing.size is not None
+        return cls(root, names, max(preprocessing.size), "", np.arange(len(names)), preprocessing=preprocessing)
+
+    @property
+    def decoded_sides(self) -> Sides:
+        """Height and width before the steps."""
+        own = None if self.preprocessing is None else self.preprocessing.size
+        return own or (self.size, self.size)
+
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        return (len(self.rows), self.channels, self.size, self.size)
+        return (len(self.rows), self.channels, *(self.sides or self.decoded_sides))
 
     def __getitem__(self, chosen: Any) -> "Pictures":
         """By a slice, row numbers or a mask."""
@@ -54,23 +71,30 @@ class Pictures:
             raise TypeError("pictures are chosen by a slice, a list of numbers or a mask")
         return replace(self, rows=rows)
 
-    def then(self, step: Step, channels: int | None = None) -> "Pictures":
-        """The same pictures, with something done to their pixels after decoding, which may leave other channels."""
-        return replace(self, steps=(*self.steps, step), channels=channels or self.channels)
+    def then(self, step: Step, channels: int | None = None, sides: Sides | None = None) -> "Pictures":
+        """The same pictures, with something done to their pixels after decoding, which may leave another shape."""
+        steps = (*self.steps, step)
+        return replace(self, steps=steps, channels=channels or self.channels, sides=sides or self.sides)
 
     def read(self) -> np.ndarray:
-        """uint8, N x channels x size x size."""
-        images = np.empty((len(self), 3, self.size, self.size), dtype=np.uint8)
+        """uint8, N x channels x height x width."""
+        images = np.empty((len(self), 3, *self.decoded_sides), dtype=np.uint8)
 
         def fill(start: int) -> None:
             for i, row in enumerate(self.rows[start : start + AT_ONCE].tolist(), start):
-                images[i] = decode(self.root / self.names[row], self.size, self.style, row)
+                images[i] = self._decoded(row)
 
         for _ in in_threads(fill, range(0, len(images), AT_ONCE)):
             pass
         for step in self.steps:
             images = step(images, self.rows)
         return images
+
+    def _decoded(self, row: int) -> np.ndarray:
+        path = self.root / self.names[row]
+        if self.preprocessing is not None:
+            return decode_whole(path, self.preprocessing.apply)
+        return decode(path, self.size, self.style, row)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:

@@ -12,6 +12,7 @@ from oodbench.config.suite import Setting, Source, Suite
 from oodbench.data import corruptions, embedding, store
 from oodbench.data.dataset import Rows
 from oodbench.data.decoder import code as decoder_code
+from oodbench.data.folder import Folder
 from oodbench.data.image_part import ImagePart
 from oodbench.data.jpeg import encoded
 from oodbench.data.lookup import dataset, official_files
@@ -41,7 +42,8 @@ def part_of(suite: Suite, source: Source, test: bool | None) -> ImagePart:
         whole, origin = _embedded(suite, source, whole), f"{origin} {id_source.embed}"
     else:
         whole = _with_channels(suite, whole)
-    return ImagePart(whole, chosen.rows, labels, chosen.rows, origin, chosen.domains)
+    content = data.fingerprint if isinstance(data, Folder) else ""
+    return ImagePart(whole, chosen.rows, labels, chosen.rows, origin, chosen.domains, content)
 
 
 def _as_id_labels(suite: Suite, source: Source, labels: np.ndarray) -> np.ndarray:
@@ -108,7 +110,11 @@ def is_embedded(suite: Suite) -> bool:
 def _with_channels(suite: Suite, images: Any) -> Any:
     """Color as grey (ITU-R 601 luma) or grey as color, where the ID images are so; embeddings are of colors."""
     id_source = suite.contents.id
-    wanted = 3 if id_source.embed is not None else len(dataset(id_source.dataset).mean)
+    return in_channels(images, 3 if id_source.embed is not None else len(dataset(id_source.dataset).mean))
+
+
+def in_channels(images: Any, wanted: int) -> Any:
+    """Images of so many channels; the same object where they have them."""
     if images.shape[1] == wanted:
         return images
     if {wanted, images.shape[1]} != {1, 3}:
@@ -116,9 +122,9 @@ def _with_channels(suite: Suite, images: Any) -> Any:
             f"images of {images.shape[1]} channels cannot become like the ID images of {wanted}; choose another set"
         )
     convert = _grey if wanted == 1 else _colored
-    if isinstance(images, Pictures):
-        return images.then(lambda pixels, rows: convert(pixels), channels=wanted)
-    return convert(images)
+    if isinstance(images, np.ndarray):
+        return convert(images)
+    return images.then(lambda pixels, rows: convert(pixels), channels=wanted)
 
 
 def _grey(images: np.ndarray) -> np.ndarray:

@@ -8,7 +8,9 @@ whole however long that says it is. No library reads MNIST's files.
 import gzip
 import io
 import math
+import os
 import struct
+import sys
 import warnings
 import zipfile
 import zlib
@@ -21,6 +23,7 @@ from numpy.lib import format as npy_format
 from oodbench.data.untrusted import ARRAY_LIMIT, RATIO, blamed, one_line
 from oodbench.data.untrusted.archives import unpacks_all_at_once
 from oodbench.errors import UserError
+from oodbench.user_files import open_regular
 
 NPY_HEADER = 12 + 10000  # bytes that a header may have, as NumPy limits it once it has read it
 NPY_VERSIONS = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
@@ -35,7 +38,8 @@ class _Npy(NamedTuple):
     start: int  # of the values, in bytes
 
 
-def _npy_header(file: IO[bytes], length: int, where: str) -> _Npy:
+def _npy_header(file: IO[bytes], length: int, where: str, least: int = 1, most: int = ARRAY_LIMIT) -> _Npy:
+    """`least` of every size, `most` bytes in all."""
     try:
         head = io.BytesIO(file.read(NPY_HEADER))
         with warnings.catch_warnings():
@@ -48,10 +52,10 @@ def _npy_header(file: IO[bytes], length: int, where: str) -> _Npy:
         raise UserError(f"'{where}' holds Python objects, which could run code; save plain numbers")
     if dtype.kind not in "buif":
         raise UserError(f"'{where}' holds values of type {dtype}; save plain numbers")
-    if min(shape, default=0) < 1:
+    if min(shape, default=0) < least:
         raise UserError(f"'{where}' is empty (shape {shape}); get it again")
     size = math.prod(shape) * dtype.itemsize
-    if size > ARRAY_LIMIT:
+    if size > most:
         raise UserError(f"'{where}' says that it holds {size:,} bytes of values; it is not to be trusted")
     if head.tell() + size != length:
         raise UserError(
@@ -92,17 +96,71 @@ def read_npz(path: Path, names: tuple[str, ...]) -> list[np.ndarray]:
         return [_read_npz_member(packed, members[name], f"{path}/{members[name].filename}") for name in names]
 
 
+def map_npz(path: Path) -> dict[str, np.ndarray]:
+    """Every array of an `.npz`, also an empty one; what is not compressed stays on the disk until it is used."""
+    with blamed(path), open_regular(path) as file, zipfile.ZipFile(file) as packed:
+        members, packed_members = _npz_members(packed), packed.infolist()
+        if len(packed_members) != _stated_members(file):
+            raise UserError(f"'{path}' is damaged (its table of contents is not whole); get it again")
+        if len(members) < len(packed_members):
+            raise UserError(f"'{path}' holds two arrays of one name; save each once")
+        length, is_stored = os.fstat(file.fileno()).st_size, zipfile.ZIP_STORED
+        stored = sum(each.file_size for each in packed_members if each.compress_type == is_stored)
+        unpacked = sum(each.file_size for each in packed_members if each.compress_type != is_stored)
+        if stored > length or unpacked > RATIO * length + 2**20:  # members may overlap
+            raise UserError(f"'{path}' unpacks to far more than its size; it is not to be trusted")
+        return {name: _map_npz_member(packed, file, each, f"{path}/{name}") for name, each in members.items()}
+
+
+def _map_npz_member(packed: zipfile.ZipFile, file: IO[bytes], member: zipfile.ZipInfo, where: str) -> np.ndarray:
+    is_stored = member.compress_type == zipfile.ZIP_STORED
+    if not is_stored:
+        _check_unpacking(member, where)
+    with packed.open(member) as content:
+        npy = _npy_header(content, member.file_size, where, 0, sys.maxsize if is_stored else ARRAY_LIMIT)
+    with packed.open(member) as content:  # anew: some versions of zipfile compare no checksum after a seek
+        if not is_stored:
+            content.read(npy.start)
+            return np.frombuffer(bytearray(content.read()), npy.dtype).reshape(npy.shape, order=npy.order)
+        while content.read(2**20):  # to the end, where the checksum is compared
+            pass
+    if 0 in npy.shape:  # of which there is nothing to map
+        return np.empty(npy.shape, npy.dtype)
+    return np.memmap(file, npy.dtype, "c", _start(file, member) + npy.start, npy.shape, npy.order)
+
+
+def _stated_members(file: IO[bytes]) -> int:
+    """How many members the last record of a zip file counts; zipfile goes by the lengths in its directory alone, where
+    one that is wrong makes members vanish.
+    """
+    file.seek(max(os.fstat(file.fileno()).st_size - 22 - 2**16, 0))  # the record has 22 bytes and a comment of 16 bits
+    tail = file.read()
+    (count,) = struct.unpack_from("<H", tail, tail.rfind(b"PK\x05\x06") + 10)
+    return int(count)
+
+
+def _start(file: IO[bytes], member: zipfile.ZipInfo) -> int:
+    """Of a member's bytes: a header of 30, a name and an extra field of lengths that it states lie before them."""
+    file.seek(member.header_offset + 26)
+    name, extra = struct.unpack("<HH", file.read(4))
+    return member.header_offset + 30 + name + extra
+
+
 def _npz_members(packed: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     return {member.filename.removesuffix(".npy"): member for member in packed.infolist()}
 
 
 def _read_npz_member(packed: zipfile.ZipFile, member: zipfile.ZipInfo, where: str) -> np.ndarray:
+    _check_unpacking(member, where)
+    with packed.open(member) as file:
+        return _read_npy(file, member.file_size, where)
+
+
+def _check_unpacking(member: zipfile.ZipInfo, where: str) -> None:
     if unpacks_all_at_once(member):
         raise UserError(f"'{where}' is compressed in a rare way; save it with numpy.savez")
     if member.file_size > RATIO * member.compress_size + 2**20:
         raise UserError(f"'{where}' unpacks to far more than its size; it is not to be trusted")
-    with packed.open(member) as file:
-        return _read_npy(file, member.file_size, where)
 
 
 def read_idx(path: Path) -> np.ndarray:
