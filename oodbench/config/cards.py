@@ -22,11 +22,13 @@ PACKAGE = Path(__file__).parents[1]
 INTERFACE = PACKAGE / "learning" / "method.py"  # defines the classes that methods derive from
 NEEDS = {  # what a method may ask for, in its `needs`
     "Trainer": ("wild", "environments", "views", "outliers"),
-    "Scorer": ("validation", "nonnegative-features", "feature-maps", "ood-head"),
+    "Scorer": ("validation", "images", "nonnegative-features", "feature-maps", "ood-head"),
 }
 READS = ("logits", "features and head", "distances", "gradients")  # what a scorer may read, as tables order them
 NOT_YET = frozenset({"views", "outliers", "ood-head"})  # words that this version knows and cannot serve
 KINDS = tuple(NEEDS)
+NETWORK = "Network"  # the class that networks derive from
+FACTORY = "Factory"  # in its place, a function of the user's that gives a network
 # Words among the names of methods, and the kinds that they stand for every method of.
 EVERY = {"all": KINDS, "all-scorers": ("Scorer",), "all-trainers": ("Trainer",)}
 CATALOGUES = {"networks": "learning.networks", "datasets": "data.sets"}  # their packages
@@ -38,9 +40,9 @@ class Card:
     """What a source file says about its class, read without importing it."""
 
     name: str
-    kind: str  # "Trainer", "Scorer", or another base class
+    kind: str  # "Trainer", "Scorer", another base class, or FACTORY
     path: Path
-    class_name: str
+    class_name: str  # or that of a function
     module: str
     summary: str
     paper: str  # the module's docstring
@@ -48,7 +50,7 @@ class Card:
     display: str  # how tables print it
     group: str | None = None  # of a table's rows, where the method names its own
     reads: str | None = None  # of a scorer, what its numbers come from: one of READS
-    needs: frozenset[str] = frozenset()
+    needs: frozenset[str] = frozenset()  # of a function that gives a network, what it takes of a run
     scorer: str | None = None  # of a trainer, unless the user names another
     starts_from: str | None = None  # the trainer whose weights a trainer fine-tunes
     search: dict[str, str] = field(default_factory=dict)  # what `--draws` draws hyperparameters from
@@ -74,19 +76,24 @@ def folder(name: str) -> Path:
 
 def read_cards(path: Path, module: str, name: str | None = None) -> list[Card]:
     """A card for every public class of a file that derives from a class of the harness."""
-    try:
-        tree = ast.parse(read_text(path, "Python"), filename=str(path))
-    except (RecursionError, MemoryError):  # MemoryError is how Python's parser says that nesting is too deep for it
-        raise UserError(f"'{path}' is nested too deeply to be read; write it plainly") from None
-    except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None) or 1
-        raise UserError(f"{path}:{line}: not valid Python: {getattr(error, 'msg', error)}") from None
+    tree = parse(path, read_text(path, "Python"))
     try:
         classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
         cards = [_card(node, tree, path, module, name) for node in classes if node.bases]
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits, or a value nested as deep
         raise UserError(f"'{path}' cannot be read: {error}; write smaller values") from None
     return [card for card in cards if card is not None]
+
+
+def parse(path: Path, text: str) -> ast.Module:
+    """The text of a file of the user's as Python."""
+    try:
+        return ast.parse(text, filename=str(path))
+    except (RecursionError, MemoryError):  # MemoryError is how Python's parser says that nesting is too deep for it
+        raise UserError(f"'{path}' is nested too deeply to be read; write it plainly") from None
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None) or 1
+        raise UserError(f"{path}:{line}: not valid Python: {getattr(error, 'msg', error)}") from None
 
 
 def _card(node: ast.ClassDef, tree: ast.Module, path: Path, module: str, name: str | None) -> Card | None:
@@ -98,7 +105,7 @@ def _card(node: ast.ClassDef, tree: ast.Module, path: Path, module: str, name: s
     body = Body()
     for ancestor, source in reversed(lineage[:-1]):
         assert isinstance(ancestor, ast.ClassDef)
-        if kind in KINDS:
+        if kind in (*KINDS, NETWORK):
             _refuse_own_init(ancestor, source)
         body.variables.pop("display", None)  # of a base, which is another method
         read_body(ancestor, source, body)
@@ -201,7 +208,7 @@ def _lineage(
             elif (other.module or "").split(".")[0] == "oodbench":
                 yield from _of_interface(original, path)
             return
-    if isinstance(base, ast.Attribute) and name in (*KINDS, *PARTLY_MADE):  # class KNN(oodbench.Scorer)
+    if isinstance(base, ast.Attribute) and name in (*KINDS, NETWORK, *PARTLY_MADE):  # class KNN(oodbench.Scorer)
         yield from _of_interface(name, path)
 
 

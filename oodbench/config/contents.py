@@ -9,7 +9,8 @@ from oodbench.config.schema import values_of
 
 Precision = Literal["fp32", "tf32", "bf16"]
 FOLDER = "folder:"  # before the path of any folder of images, in place of the name of a data set
-NONE = "none"  # in place of a semantic set: generalization alone is measured
+Option = bool | int | float | str  # the value of one of a network's options
+NONE = "none"  # in place of a semantic set: generalization alone is measured; or of a covariate set: detection alone
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class Splits:
 
 @dataclass(frozen=True)
 class NetworkChoice:
-    name: str
-    options: dict[str, bool | int | float | str] = field(default_factory=dict)
+    name: str  # of `oodbench list networks`, or FILE.py:function
+    options: dict[str, Option] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

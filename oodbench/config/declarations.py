@@ -72,7 +72,7 @@ def _read_statements(node: ast.ClassDef, path: Path, body: Body) -> None:
         where = f"{path}:{statement.lineno}"
         text = "" if annotation is None else text_of(annotation)
         if annotation is None or text.startswith(("ClassVar", "typing.ClassVar")):
-            body.variables[name] = Variable(None if value is None else _literal(value), where)
+            body.variables[name] = Variable(None if value is None else literal(value), where)
             if body.parameters.pop(name, None) is not None:  # WOODS fixes SCONE's margin: no longer a hyperparameter
                 body.fixed.add(name)
         elif text in ("KW_ONLY", "dataclasses.KW_ONLY"):
@@ -118,18 +118,18 @@ def _default(node: ast.expr) -> Any:
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         factory = given.get("default_factory")
         if isinstance(factory, ast.Lambda):
-            return _literal(factory.body)
+            return literal(factory.body)
         if isinstance(factory, ast.Name) and factory.id == "list":
             return []
         node = given.get("default", node)
-    return _literal(node)
+    return literal(node)
 
 
 class Expression(str):
     """The text of a value that is not written out."""
 
 
-def _literal(node: ast.expr) -> Any:
+def literal(node: ast.expr) -> Any:
     try:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "frozenset":
             return frozenset(ast.literal_eval(node.args[0])) if node.args else frozenset()

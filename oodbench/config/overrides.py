@@ -7,19 +7,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, get_args
 
-from oodbench.config.cards import catalogue
-from oodbench.config.contents import FOLDER, NONE, SECTIONS, Column, Contents, Precision, Recipes, Source
+from oodbench.config import networks
+from oodbench.config.contents import (
+    FOLDER,
+    NONE,
+    SECTIONS,
+    Column,
+    Contents,
+    NetworkChoice,
+    Option,
+    Precision,
+    Recipes,
+    Source,
+)
 from oodbench.config.families import corruption_kinds
 from oodbench.config.schema import Misfit, parse, values_of
 from oodbench.config.validation import ABOUT_THREADS, MOST_THREADS, OWN_RECIPE, check, check_setting
 from oodbench.errors import UserError, shortened, shown, unknown
 from oodbench.user_files import user_path
 
+TIMM = "timm"  # the network, and what stands before the name of one of its models: timm:resnet18
+
 
 def with_value(contents: Contents, section: str, key: str, text: str) -> Contents:
     """`--set recipe.epochs=3`: one value of all recipes changed; or of `id`, `splits`, the network's options."""
     if section == "network":
-        types = {name: p.type for name, p in catalogue("networks")[contents.network.name].parameters.items()}
+        types = {name: p.type for name, p in networks.card(contents.network.name).parameters.items()}
     else:
         types = {f.name: f.type for f in fields(SECTIONS[section])}
     if key not in types:
@@ -38,6 +51,22 @@ def with_value(contents: Contents, section: str, key: str, text: str) -> Content
         check(changed)
     except Misfit as error:
         raise UserError(f"{section}.{key}={shortened(text)}: {error.message}") from None
+    return changed
+
+
+def with_network(contents: Contents, text: str | None) -> Contents:
+    """`--model`: another network than the suite's; None is the suite's own, whose options only itself keeps."""
+    if text is None:
+        return contents
+    library, _, model = text.partition(":")
+    name, given = (library, {"model": model}) if library == TIMM and model else (text, {})
+    before = contents.network
+    options: dict[str, Option] = {**(before.options if name == before.name else {}), **given}
+    changed = replace(contents, network=NetworkChoice(name, options))
+    try:
+        check(changed)
+    except Misfit as error:
+        raise UserError(f"--model {shortened(text)}: {error.message}") from None
     return changed
 
 

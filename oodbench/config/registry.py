@@ -27,6 +27,8 @@ DEFAULT_METHODS = (
 # Of the rows of a table, in the paper's order.
 GROUPS = (DETECTION, GENERALIZATION, WILD_DATA) = ("OOD detection", "OOD generalization", "Learning with wild data")
 DETECTION_BY = {reads: f"{DETECTION}: {reads}" for reads in READS}  # what our own tables divide the first of them into
+YOUR_NETWORK = "Your network"  # the group of what scores a network that was given, and its division where it is alone
+YOUR_NETWORK_BY = {reads: f"{YOUR_NETWORK}: {reads}" for reads in READS}
 
 
 class Registry:
@@ -39,7 +41,7 @@ class Registry:
             self._add(path, f"oodbench.methods.{path.stem}")
         for entry in sorted(entry_points(group="oodbench.methods"), key=lambda e: e.name):
             try:
-                self._add(_module_file(entry.module), entry.module, entry.name, entry.attr)
+                self._add(module_file(entry.module), entry.module, entry.name, entry.attr)
             except Exception as error:  # whatever an installed package does, the other methods stay at hand
                 self.broken[command_name(entry.name)] = " ".join(str(error).split())
         files = dict.fromkeys(map(_plugin_file, plugins))
@@ -114,6 +116,11 @@ def read_method(path: Path, module: str, name: str | None = None, class_name: st
     return card
 
 
+def defines_method(path: Path) -> bool:
+    """Whether a file has a method at all."""
+    return any(card.kind in KINDS for card in read_cards(path, ""))
+
+
 @cache
 def display_names() -> dict[str, str]:
     """How the methods of oodbench itself are printed, by name."""
@@ -123,8 +130,14 @@ def display_names() -> dict[str, str]:
 @cache
 def detection_groups() -> dict[str, str]:
     """The finer group of every scorer of oodbench itself that says what it reads, by name."""
+    return {name: DETECTION_BY[reads] for name, reads in read_by_scorers().items()}
+
+
+@cache
+def read_by_scorers() -> dict[str, str]:
+    """What every scorer of oodbench itself that says so reads, one of READS, by name."""
     cards = Registry().cards.values()
-    return {card.name: DETECTION_BY[card.reads] for card in cards if card.is_ours and card.reads is not None}
+    return {card.name: card.reads for card in cards if card.is_ours and card.reads is not None}
 
 
 def distributions(trainer: Card) -> dict[str, Distribution]:
@@ -270,7 +283,7 @@ def _plugin_file(given: str | Path) -> Path:
     return Path(given).resolve()
 
 
-def _module_file(module: str) -> Path:
+def module_file(module: str) -> Path:
     """Where an installed module lies, without importing the packages around it."""
     top, *inner = module.split(".")
     spec = importlib.util.find_spec(top)

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from oodbench.config import overrides, search, validation
+from oodbench.config import networks, overrides, search, validation
 from oodbench.config.cards import folder
 from oodbench.config.contents import (
     FOLDER,
@@ -48,6 +48,9 @@ __all__ = [
     "suite_files",
     "title",
 ]
+
+
+ID_ALONE = "id"  # names a setting without a semantic and a covariate set, which no suite has and no option means
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,8 @@ class Suite:
 
     def setting_name(self, setting: Setting) -> str:
         """The semantic set and whatever differs from the suite's defaults; `setting` reads it back."""
+        if setting.semantic == setting.covariate == NONE:
+            return ID_ALONE
         defaults = values_of(self.contents.defaults)
         alone = setting.semantic == NONE  # then the covariate set names it
         shown = [key for key in defaults if getattr(setting, key) != defaults[key] or (alone and key == "covariate")]
@@ -124,6 +129,9 @@ class Suite:
 
     def with_value(self, section: str, key: str, text: str) -> "Suite":
         return self._with(overrides.with_value(self.contents, section, key, text))
+
+    def with_network(self, text: str | None) -> "Suite":
+        return self._with(overrides.with_network(self.contents, text))
 
     def with_recipe(self, kind: str, values: Mapping[str, Any]) -> "Suite":
         return self._with(overrides.with_recipe(self.contents, kind, values))
@@ -201,6 +209,7 @@ def _under_preset(document: Document, preset: str) -> Document:
 
 def _checked(document: Document) -> Contents:
     contents = document.conform(Contents)
+    contents = dataclasses.replace(contents, network=networks.placed(contents.network, document.path.parent))
     try:
         check(contents)
     except Misfit as error:

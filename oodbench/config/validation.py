@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from oodbench.config import search
+from oodbench.config import networks, search
 from oodbench.config.cards import EVERY, catalogue, command_name
-from oodbench.config.contents import FOLDER, NONE, Contents, Setting, Source
+from oodbench.config.contents import FOLDER, NONE, Contents, Option, Setting, Source
 from oodbench.config.families import corruption_kinds, severities
 from oodbench.config.recipe import Recipe
 from oodbench.config.schema import Misfit, Place, conform, values_of
-from oodbench.errors import shown, unknown
+from oodbench.errors import UserError, shown, unknown
 
 RECIPE = "recipe."  # before the name of a value that `search` draws
 # torch ends the process if it cannot have its threads. The cores of this machine are no bound: threads are in the key,
@@ -84,14 +84,16 @@ def _check_groups(contents: Contents) -> None:
 
 
 def _check_network(contents: Contents) -> None:
-    networks = catalogue("networks")
-    if contents.network.name not in networks:
-        raise Misfit(("network", "name"), str(unknown("network", contents.network.name, networks)))
-    known = networks[contents.network.name].parameters
-    for option in contents.network.options:
+    try:
+        known = networks.card(contents.network.name).parameters
+    except UserError as error:
+        raise Misfit(("network", "name"), str(error)) from None
+    for option, value in contents.network.options.items():
+        place = ("network", "options", option)
         if option not in known:
-            raise Misfit(("network", "options", option), str(unknown("option of the network", option, known)))
-        conform(contents.network.options[option], known[option].type, ("network", "options", option))
+            raise Misfit(place, str(unknown("option of the network", option, known)))
+        conform(value, known[option].type, place)
+        conform(value, Option, place)  # which a user's network may not have asked for
 
 
 def _check_methods(contents: Contents) -> None:

@@ -21,12 +21,13 @@ NOTHING_REPORTED = "Nothing is reported for these cells."
 
 
 def with_reported(tables: list[Table], results: Ledger | Sequence[Result]) -> list[Table]:
-    """Tables in our own layout with the paper's numbers in their cells."""
+    """Tables in our own layout with the paper's numbers in their cells, none beside networks that were given."""
     reported = _by_cell()
-    examples = {(result.suite_label, result.setting): result for result in as_ledger(results).results}
+    trained = as_ledger(results).filtered(lambda result: result.config.given is None)
+    examples = {(result.suite_label, result.setting): result for result in trained.results}
 
     def numbers(suite: str, setting: str, row: Row, metric: Metric) -> tuple[Number, ...]:
-        example = examples.get((suite, setting))
+        example = None if row.network else examples.get((suite, setting))
         candidates = reported.get((example.suite, row.method, metric.name), []) if example else []
         fitting = [number for number in candidates if example and means(number.settings[0], example)]
         if not fitting and example is not None:

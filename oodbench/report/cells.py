@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from oodbench.config.suite import NONE
 from oodbench.report.numbers import Number
 from oodbench.results import statistics
 from oodbench.results.measurement import Measurement, Runs
 from oodbench.results.metrics import Metric
+from oodbench.results.resampling import splits_of
 from oodbench.results.samples import Interval, Sample, interval_of_rate
 
 LONGEST_NOTE = 200  # characters of an error message under a table; the result file has all of it
@@ -100,14 +102,24 @@ def measured(runs: Sequence[Runs], metric: Metric, sample: Sample | None) -> Cel
 
 def _lacking(runs: Runs, metric: Metric) -> list[str]:
     lacking = [each for each in runs.ok if not math.isfinite(each.metrics.get(metric.name, math.nan))]
-    earlier = [each for each in lacking if each.choice is not None and not each.choice.is_last]
+    known = [each for each in lacking if metric.name in each.result.metrics]
+    earlier = [each for each in known if each.choice is not None and not each.choice.is_last]
     others = [each for each in lacking if each not in earlier]
     notes = []
     if earlier:
         notes.append(f"{metric.title} is known at the last checkpoint, and an earlier one selected ({_seeds(earlier)})")
     if others:
-        notes.append(f"{metric.title} not recorded ({_seeds(others)})")
+        absent = _absent_sets(runs, metric)
+        notes.append(absent or f"{metric.title} not recorded ({_seeds(others)})")
     return notes
+
+
+def _absent_sets(runs: Runs, metric: Metric) -> str:
+    """Which sets a metric would need and the setting lacks; empty if that is not the reason."""
+    setting = runs.newest.config.setting
+    sets = {"covariate": setting.covariate, "semantic": setting.semantic}
+    absent = [kind for kind in splits_of(metric.name) if sets.get(kind) == NONE]
+    return f"{metric.title} needs a {' and a '.join(absent)} set, which is not there" if absent else ""
 
 
 def summary(values: Mapping[int, float]) -> Cell:

@@ -24,7 +24,7 @@ from oodbench.report.tables import Row, Table
 from oodbench.report.verdicts import Uncertainty, Verdict, judged
 from oodbench.results.ledger import Ledger, Place, as_ledger
 from oodbench.results.measurement import Runs
-from oodbench.results.result import Result
+from oodbench.results.result import GivenRun, Result
 from oodbench.results.selection import by_protocol, select
 
 # Presets that may be held against the paper: what it writes, and what its released code does. The others are too small.
@@ -57,7 +57,13 @@ def with_source(
     `measured` is how far numbers vary; None is what the file says.
     """
     varies = measured or spread.measured()
-    suites = [ledger for ledger in as_ledger(results).suites.values() if ledger.newest.preset in FULL_SIZE]
+    trained = as_ledger(results).filtered(lambda result: result.config.given is None)
+    if not trained.results:
+        raise UserError(
+            f"the networks here were given, and {reference(source).source.label} has numbers of trained ones alone; "
+            "compare with other results by --against DIR"
+        )
+    suites = [ledger for ledger in trained.suites.values() if ledger.newest.preset in FULL_SIZE]
     tables = [(ledger, table) for ledger in suites for table in layouts.all_of(ledger, source=source)]
     if not tables:
         raise UserError(
@@ -180,12 +186,25 @@ def _with_runs(
     means = statistics.fmean(own.values()), statistics.fmean(wanted.values())
     if varies is None:
         return _same(Verdict(*place, "agrees", *means), own, wanted)
+    given = theirs.newest.config.given
+    if given is not None:
+        return _of_given(Verdict(*place, "agrees", *means, band), ours, given, bool(shared))
     source: Source = "machines" if shared else "seeds"
     variance = varies.of(spread.where(theirs.newest), place[-1], source)
     uncertainty = (
         Uncertainty(variance, len(own), sides=2) if shared else Uncertainty(variance, len(own), other_runs=len(wanted))
     )
     return Verdict(*place, "cannot tell", *means, band, uncertainty, note="" if shared else "no seed in common")
+
+
+def _of_given(verdict: Verdict, ours: Runs, given: GivenRun, has_shared_seeds: bool) -> Verdict:
+    """Of a network that nobody trains nothing is left to chance: what machines round otherwise, the band allows."""
+    own = ours.newest.config.given
+    if not has_shared_seeds:
+        return replace(verdict, status="missing", measured=None, expected=None, note="no seed in common")
+    note = "" if own is not None and own.digest == given.digest else "another network of this name"
+    agrees = abs(verdict.difference or 0.0) <= verdict.band
+    return replace(verdict, status="agrees" if agrees else "differs", note=note)
 
 
 def _same(verdict: Verdict, own: dict[int, float], wanted: dict[int, float]) -> Verdict:

@@ -53,7 +53,7 @@ class Sheet:
             draw.text((GAP, y + (down - line) // 2), name, fill="black", font=font)
             for i, tile in enumerate(self.tiles[j]):
                 large = tile.repeat(times, axis=1).repeat(times, axis=2)
-                sheet.paste(_picture(large), (margin + i * across, y))
+                sheet.paste(picture_of(large), (margin + i * across, y))
         return sheet
 
 
@@ -158,7 +158,7 @@ def _corrupted(suite: Suite, family: str, kind: str, severity: int, clean: _Clea
     return copies
 
 
-def _picture(pixels: np.ndarray) -> Image.Image:
+def picture_of(pixels: np.ndarray) -> Image.Image:
     """Grey, or in colour; two channels are red and green."""
     if len(pixels) == 1:
         return Image.fromarray(pixels[0])

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from oodbench.report.cells import Cell
-from oodbench.report.differences import RECORDS, UNCERTAIN, Comparison, records
-from oodbench.report.tables import Entry, PrintedRow, Row, Table, group_of, method_name
+from oodbench.report.differences import RECORDS, Comparison, records
+from oodbench.report.groups import groups_of
+from oodbench.report.tables import Entry, PrintedRow, Row, Table, method_name
 from oodbench.results import statistics
 from oodbench.results.statistics import Interval
 
@@ -85,7 +86,7 @@ def _cell(comparison: Comparison, setting: str, metric: str, method: str) -> _Ce
             return cell
         mean, interval = column.samples[method].mean, statistics.interval(column, method)
         text = f"{100 * mean:.2f}" + (f" [{100 * interval.low:.2f}, {100 * interval.high:.2f}]" if interval else "")
-        note = UNCERTAIN.get(interval.kind, "") if interval else ""
+        note = comparison.uncertain(interval.kind, method) if interval else ""
         return replace(cell, value=mean, note=note, entry=Entry(text, note=note))
     difference, note = comparison.differences[setting, metric].get(method), comparison.note(setting, metric, method)
     if difference is None:
@@ -121,7 +122,7 @@ def _summary_table(comparison: Comparison) -> Table:
 
 def _row(comparison: Comparison, method: str, cells: list[Cell], label: str) -> Row:
     run = comparison.methods[method]
-    group = "Baseline" if method == comparison.baseline else group_of(run)
+    group = "Baseline" if method == comparison.baseline else groups_of(comparison.methods)[method]
     return _Row(method, group, cells, (method_name(run),), label=label)
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oodbench.errors import UserError, unknown
-from oodbench.report.tables import DEFAULT_METRICS, by_paper
+from oodbench.report.groups import by_paper, is_given
+from oodbench.report.tables import DEFAULT_METRICS
 from oodbench.results import selection, statistics
 from oodbench.results.ledger import Ledger, Place, as_ledger, in_order, methods_of
 from oodbench.results.measurement import Runs
@@ -17,6 +18,7 @@ from oodbench.results.result import MethodRun, Result
 from oodbench.results.statistics import Column, Difference
 
 BASELINE = "erm"
+BASELINE_OF_GIVEN = "msp"  # the scorer, where there is no ERM: the oldest baseline of detection
 RECORDS = (
     "suite", "setting", "metric", "method", "baseline", "difference", "low", "high", "p", "p_holm", "significant",
     "share_above", "rank", "seeds", "covers", "note",
@@ -65,10 +67,15 @@ class Comparison:
             return f"no {METRICS[metric].title} of {' and '.join(missing)} here"
         difference = self.differences[setting, metric].get(method)
         if difference is not None:
-            return UNCERTAIN.get(difference.interval.kind, "")
+            return self.uncertain(difference.interval.kind, method)
         if samples[method].values.keys().isdisjoint(samples[self.baseline].values):
             return f"no seed in common with {self.baseline}; run them with the same --seeds"
         return "too few seeds to judge by, and no raw scores behind this number"
+
+    def uncertain(self, kind: str, method: str) -> str:
+        """What an interval leaves out of the difference to the baseline, or of the baseline itself."""
+        given = kind == "images" and is_given(self.methods[method]) and is_given(self.methods[self.baseline])
+        return "" if given else UNCERTAIN.get(kind, "")  # nothing was trained, and so nothing is left out
 
     def bare(self, setting: str, metric: str, method: str) -> float | None:
         """The difference alone, where there is nothing to judge it by; None where there is none either."""
@@ -91,13 +98,14 @@ class Comparison:
 
 def compare(
     results: Ledger | Sequence[Result],
-    baseline: str = BASELINE,
+    baseline: str | None = None,
     methods: Sequence[str] = (),
     metrics: Sequence[str] = DEFAULT_METRICS,
 ) -> list[Comparison]:
     """For every suite that has the baseline and something to compare with it; `methods` are all if none are given."""
     ledger = as_ledger(results)
     names = {each.method for each in ledger.results}
+    baseline = baseline or default_baseline(ledger)
     for name in (baseline, *methods):
         if name not in names:
             raise unknown("method of these results", name, names)
@@ -119,7 +127,17 @@ def compare(
     if not compared:
         wanted = " or ".join(methods) if methods else "another method"
         raise UserError(f"nothing to compare: no setting here has {wanted} beside {baseline}; run them in one setting")
-    return compared
+    if not any(each.metrics for each in compared):
+        raise UserError(f"no result here has {' or '.join(metrics)} to compare; choose another metric")
+    return [each for each in compared if each.metrics]
+
+
+def default_baseline(ledger: Ledger) -> str:
+    """ERM or, where only given networks are, the first that MSP scores."""
+    if any(each.method == BASELINE for each in ledger.results):
+        return BASELINE
+    given = [each for each in ledger.results if each.config.given is not None]
+    return min((r.method for r in given if r.config.method.scorer.name == BASELINE_OF_GIVEN), default=BASELINE)
 
 
 def _comparison(

@@ -16,7 +16,7 @@ from oodbench.report.lookup import ResultIndex
 from oodbench.report.numbers import SHOWN, Number
 from oodbench.report.origins import replaced
 from oodbench.report.reported import Layout, Reference
-from oodbench.report.tables import DEFAULT_METRICS, Row, Table, checked_seeds
+from oodbench.report.tables import Row, Table, checked_seeds
 from oodbench.report.tables import build as own_tables
 from oodbench.results.ledger import Ledger, as_ledger
 from oodbench.results.result import Result
@@ -42,8 +42,7 @@ def assemble(
     """The tables a user asks for: of a layout of a paper or, without one, a table of our own for every suite."""
     ledger = as_ledger(results)
     if layout is None:
-        shown = DEFAULT_METRICS if metrics is None else metrics
-        built = own_tables(ledger, shown, seeds, selection or TRAINING_DOMAIN, sort=sort)
+        built = own_tables(ledger, metrics, seeds, selection or TRAINING_DOMAIN, sort=sort)
         return with_reported(built, ledger) if reported else built
     if metrics is not None:
         raise UserError("a layout has metrics of its own; leave out --metrics or --layout")
@@ -78,11 +77,11 @@ def build(
     tables: list[Table] = []
     for suite in ledger.suites.values():
         covering = _smallest_cover(all_of(suite, lowest, selection))
-        if covering:
-            tables += [fill(sources.layout(each.layout), suite, lowest, selection) for each in covering]
-        else:
-            own = own_tables(suite, seeds=seeds, selection=selection or TRAINING_DOMAIN)
-            tables += with_reported(own, suite)
+        tables += [fill(sources.layout(each.layout), suite, lowest, selection) for each in covering]
+        rest = suite.filtered(lambda result: result.config.given is not None) if covering else suite
+        if rest.results:  # networks that were given are in no table of a paper
+            own = own_tables(rest, seeds=seeds, selection=selection or TRAINING_DOMAIN)
+            tables += with_reported(own, rest)
     return tables
 
 
@@ -128,7 +127,8 @@ def fill(
     """One table of a source with results of one suite and preset."""
     table, rule = layout.table, selection or layout.table.selection
     last_only = not {*table.metrics} <= {*AT_EVERY_CHECKPOINT}
-    selected = select(ledger.filtered(lambda result: _has_values(result, table.trainer)), rule, last_only)
+    trained = ledger.filtered(lambda result: result.config.given is None and _has_values(result, table.trainer))
+    selected = select(trained, rule, last_only)
     index = ResultIndex(selected, table, seeds, images)
     metrics = [SHOWN[name] for name in table.metrics]
     rows, grid = [], []

@@ -18,17 +18,41 @@ ERM = "erm"
 
 
 def seeds(rows: "Sequence[Row]") -> str:
-    """How many stand behind the numbers, and which methods differ from most; empty if none do."""
+    """How many stand behind the numbers, and which methods differ from most; empty if none do.
+
+    Rows of given networks are many, and were not trained: beside others they are counted together.
+    """
     counts = [{cell.seeds for cell in row.cells if cell.seeds} for row in rows]
-    tally = Counter(n for row in counts for n in row)
+    trained = [own for row, own in zip(rows, counts, strict=True) if own and not row.network]
+    tally = Counter(n for own in trained or counts for n in own)
     if not tally:
         return ""
     usual = max(tally, key=lambda n: (tally[n], n))
     words = ["One seed" if usual == 1 else f"Mean over {usual} seeds"]
+    if are_given(rows):
+        words = [f"{_as_given(rows)}, {'one seed' if usual == 1 else f'mean over {usual} seeds'}"]
+    differing: dict[str, set[int]] = {}
     for row, own in zip(rows, counts, strict=True):
         if own - {usual}:
-            words.append(f"{row.name}: {' or '.join(map(str, sorted(own)))}")
-    return "; ".join(words)
+            name = _as_given(rows).lower() if trained and row.network else row.name
+            differing[name] = differing.get(name, set()) | own
+    return "; ".join([*words, *(f"{name}: {' or '.join(map(str, sorted(own)))}" for name, own in differing.items())])
+
+
+def are_given(rows: "Sequence[Row]") -> bool:
+    """Whether every row is of a network that was given, so that no training varies."""
+    return bool(rows) and all(row.network for row in rows)
+
+
+def _as_given(rows: "Sequence[Row]") -> str:
+    return "Networks as given" if len({row.network for row in rows if row.network}) > 1 else "The network as given"
+
+
+def given_networks(runs: Mapping[Place, Runs]) -> str:
+    """Which networks were given, and where they come from; empty if none were."""
+    given = [some.newest.config.given for some in runs.values()]
+    words = sorted({each.words for each in given if each is not None})
+    return f"Your network{'s' * (len(words) > 1)}: {'; '.join(words)}." if words else ""
 
 
 def intervals(rows: "Sequence[Row]", metrics: Sequence[Metric]) -> str:
@@ -43,7 +67,8 @@ def intervals(rows: "Sequence[Row]", metrics: Sequence[Metric]) -> str:
         phrases.append("over seeds and images together")
     if "images" in by_kind:
         where = "of one seed " if phrases else ""
-        phrases.append(f"{where}over images alone, which leaves out how much trainings vary")
+        left_out = "" if are_given(rows) else ", which leaves out how much trainings vary"
+        phrases.append(f"{where}over images alone{left_out}")
     if "seeds" in by_kind:
         titles = f"of {', '.join(by_kind['seeds'])}, " if len(by_kind["seeds"]) < len(metrics) else ""
         where, why = f"{titles}where no raw scores belong to a number, ", ", since no raw scores belong to the numbers"
@@ -53,8 +78,12 @@ def intervals(rows: "Sequence[Row]", metrics: Sequence[Metric]) -> str:
 
 def lost_by_erm(table: "Table") -> dict[str, str]:
     """Points of percent that the covariate shift costs ERM, by setting, where the table shows both accuracies."""
+    return _lost(table, sorted((row for row in table.rows if row.trainer == ERM), key=lambda row: row.method != ERM))
+
+
+def _lost(table: "Table", rows: "Sequence[Row]") -> dict[str, str]:
+    """By the first of the rows, which have one network."""
     names = [metric.name for metric in table.metrics]
-    rows = sorted((row for row in table.rows if row.trainer == ERM), key=lambda row: row.method != ERM)
     if not rows or not {*ACCURACIES} <= {*names}:
         return {}
     lost = {}
@@ -65,19 +94,28 @@ def lost_by_erm(table: "Table") -> dict[str, str]:
     return lost
 
 
-def erm_line(table: "Table") -> str:
-    """The size of the covariate shift, without which an OOD accuracy says little; empty if it is not known."""
-    lost = lost_by_erm(table)
+def shift_lines(table: "Table") -> list[str]:
+    """The size of the covariate shift, without which an OOD accuracy says little: what ERM loses, or given networks."""
+    networks = dict.fromkeys(row.network for row in table.rows if row.network) if are_given(table.rows) else {}
+    losses = {name: _lost(table, [row for row in table.rows if row.network == name]) for name in networks}
+    return [_shift_line(name, lost) for name, lost in (losses or {"ERM": lost_by_erm(table)}).items() if lost]
+
+
+def _shift_line(name: str, lost: Mapping[str, str]) -> str:
     if len(set(lost.values())) == 1:
-        return f"ERM loses {next(iter(lost.values()))} points to the covariate shift (ID Acc. − OOD Acc.)."
+        return f"{name} loses {next(iter(lost.values()))} points to the covariate shift (ID Acc. − OOD Acc.)."
     by_setting = ", ".join(f"{points} in {setting}" for setting, points in lost.items())
-    return f"Points that ERM loses to the covariate shift (ID Acc. − OOD Acc.): {by_setting}." if lost else ""
+    return f"Points that {name} loses to the covariate shift (ID Acc. − OOD Acc.): {by_setting}."
 
 
 def one_network(names: Mapping[str, str], runs: Mapping[Place, Runs]) -> list[str]:
     """Which rows have the same weights under every seed, and so the same accuracies; `names` as printed, in order."""
     groups: dict[frozenset[tuple[str, int, str]], list[str]] = {}
+    given = {method: some.newest.config.given for (method, _), some in runs.items()}
+    networks = Counter(each.name for each in given.values() if each is not None)
     for label, name in names.items():
+        if given.get(label) is not None:
+            continue  # their rows are many, and the caption says which networks there are
         own = {setting: some for (method, setting), some in runs.items() if method == label}
         weights = frozenset(
             (setting, each.seed, each.result.weights)
@@ -88,7 +126,11 @@ def one_network(names: Mapping[str, str], runs: Mapping[Place, Runs]) -> list[st
         if weights:
             groups.setdefault(weights, []).append(name)
     shared = [each for each in groups.values() if len(each) > 1]
-    return [f"One network under each seed, whose accuracies are one comparison: {', '.join(each)}." for each in shared]
+    of_given = "Rows of one given network have its accuracies, which are one comparison."
+    lines = [of_given] if any(count > 1 for count in networks.values()) else []
+    return lines + [
+        f"One network under each seed, whose accuracies are one comparison: {', '.join(each)}." for each in shared
+    ]
 
 
 def unparted(names: Mapping[str, str], runs: Mapping[Place, Runs]) -> dict[Place, str]:

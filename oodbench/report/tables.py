@@ -9,12 +9,13 @@ from functools import cached_property
 from itertools import product
 from typing import Literal
 
-from oodbench.config.registry import DETECTION, DETECTION_BY, GROUPS, detection_groups, display_names
+from oodbench.config.registry import GROUPS, display_names
 from oodbench.errors import UserError, unknown
 from oodbench.report import ranking, sentences
 from oodbench.report.averages import Groups, averages
 from oodbench.report.cells import Cell, mark_best, measured, plain
 from oodbench.report.evidence import Evidence
+from oodbench.report.groups import by_paper, groups_of, is_given
 from oodbench.report.numbers import Number
 from oodbench.report.origins import replaced
 from oodbench.results import selection as model_selection
@@ -26,14 +27,6 @@ from oodbench.results.result import MethodRun, Result
 from oodbench.results.samples import Sample
 
 __all__ = ["DEFAULT_METRICS", "GROUPS", "Cell", "Entry", "PrintedRow", "Row", "Table", "build", "plain"]
-ROW_GROUPS = (*DETECTION_BY.values(), *GROUPS)
-# The paper's rows in its order; other methods come after them, by name.
-ORDER = (
-    "msp", "odin", "energy", "mahalanobis", "vim", "knn",
-    "erm", "mixup", "irm", "vrex",
-    "groupdro", "i-mixup", "mldg", "coral", "mmd", "dann", "cdann", "mtl", "sagnet", "arm", "rsc",
-    "oe", "energy-oe", "woods", "scone", "bn-adapt",
-)  # fmt: skip
 DEFAULT_METRICS = ("covariate_acc", "id_acc", "fpr95", "auroc")
 SELF_EXPLANATORY = ("id_acc", "auroc")
 REPORTED = "reported"  # what stands before the numbers of the source that a table belongs to
@@ -66,6 +59,7 @@ class Row:
     cells: list[Cell]  # every metric of the first setting, then of the second, ...
     heads: tuple[str, ...]
     trainer: str = ""
+    network: str = ""  # the name of one that was given; empty where one was trained
 
     @property
     def name(self) -> str:
@@ -186,7 +180,7 @@ class Table:
         """Sentences below the table, each a line of its own."""
         empty = any(cell.mean is None and not cell.note for row in self.rows for cell in row.cells)
         dash = "–: not run, or not recorded." if empty else ""
-        return list(filter(None, [sentences.erm_line(self), *self.notes, *self.reported_notes, dash]))
+        return list(filter(None, [*sentences.shift_lines(self), *self.notes, *self.reported_notes, dash]))
 
     def heading(self, i: int) -> str:
         """What stands above a row that opens a group; empty above others."""
@@ -204,7 +198,7 @@ class Table:
 
 def build(
     results: Ledger | Sequence[Result],
-    metrics: Sequence[str] = DEFAULT_METRICS,
+    metrics: Sequence[str] | None = None,
     seeds: int | Literal["all"] = "all",
     selection: str | None = model_selection.TRAINING_DOMAIN,
     images: bool = True,
@@ -213,31 +207,34 @@ def build(
 ) -> list[Table]:
     """A table per suite, two where domains are held out with and without a semantic set.
 
-    `seeds` keeps that many of the lowest seeds of each method and setting; `selection` chooses a checkpoint of results
-    that have several, None takes them as they were at the end. Without `images` no raw scores are read, and intervals
-    are over seeds alone. `sort` is a metric, shown or not, by which all rows stand, best first and without groups; a
-    table whose results lack it keeps its order. `groups` are those of the suite, where it is at hand.
+    `metrics` are DEFAULT_METRICS, without those that no result of a table has, unless some are asked for, which are
+    shown even then. `seeds` keeps that many of the lowest seeds of each method and setting; `selection` chooses a
+    checkpoint of results that have several, None takes them as they were at the end. Without `images` no raw scores are
+    read, and intervals are over seeds alone. `sort` is a metric, shown or not, by which all rows stand, best first and
+    without groups; a table whose results lack it keeps its order. `groups` are those of the suite, where it is at hand.
     """
-    for name in (*metrics, *([] if sort is None else [sort])):
+    for name in (*(metrics or ()), *([] if sort is None else [sort])):
         if name not in METRICS:
             raise unknown("metric", name, METRICS)
-    if not metrics:
+    if metrics is not None and not metrics:
         raise UserError(f"no metrics to show; choose from: {', '.join(METRICS)}")
     lowest = checked_seeds(seeds)
-    shown = [METRICS[name] for name in dict.fromkeys(metrics)]
+    shown = None if metrics is None else [METRICS[name] for name in dict.fromkeys(metrics)]
     by = None if sort is None else METRICS[sort]
     tables = []
     for suite, ledger in as_ledger(results).suites.items():
         origins = replaced(ledger.results)
         if selection is None:
             table = _table(suite, _lowest(ledger.last_runs, lowest), shown, images, by, groups)
-            tables.append(replace(table, notes=(*table.notes, *origins)))
+            caption = sentences.given_networks(ledger.last_runs)
+            tables.append(replace(table, caption=caption, notes=(*table.notes, *origins)))
             continue
         kinds = model_selection.by_protocol(ledger)
         for some, last_only in kinds:
             selected = model_selection.select(some, selection, last_only)
             sentence = model_selection.describe(selected.values(), selection, last_only)
-            caption = " ".join(filter(None, [sentence, TRANSDUCTIVE if last_only else ""]))
+            networks = sentences.given_networks(selected)
+            caption = " ".join(filter(None, [networks, sentence, TRANSDUCTIVE if last_only else ""]))
             table = _table(suite, _lowest(selected, lowest), shown, images, by, groups)
             part = "with a semantic set" if last_only and len(kinds) > 1 else ""
             tables.append(replace(table, part=part, caption=caption, notes=(*table.notes, *origins)))
@@ -257,12 +254,12 @@ def _lowest(runs: Mapping[Place, Runs], seeds: int | None) -> dict[Place, Runs]:
 
 
 def _table(
-    suite: str, runs: Mapping[Place, Runs], metrics: list[Metric], images: bool, by: Metric | None,
+    suite: str, runs: Mapping[Place, Runs], asked: list[Metric] | None, images: bool, by: Metric | None,
     groups: Groups | None,
 ) -> Table:  # fmt: skip
-    recorded = {name for some in runs.values() for each in some.measurements for name in each.metrics}
-    metrics = [metric for metric in metrics if metric.name in recorded] or metrics  # without a semantic set, accuracies
+    metrics = _recorded(runs) if asked is None else asked
     methods = by_paper(methods_of(runs))
+    row_groups = groups_of(methods)
     names = {label: method_name(method) for label, method in methods.items()}
     settings = in_order(runs)
     columns = {setting: [setting] for setting in settings} | averages(runs, settings, groups)
@@ -276,12 +273,22 @@ def _table(
     grid = [[cell(label, title, metric) for title, metric in product(columns, metrics)] for label in methods]
     mark_best(grid, metrics * len(columns))
     rows = [
-        Row(label, group_of(method), cells, (names[label],), method.trainer.name)
+        Row(label, row_groups[label], cells, (names[label],), method.trainer.name, _network(method))
         for (label, method), cells in zip(methods.items(), grid, strict=True)
     ]
     shares = sentences.one_network(names, runs) if any(metric.name in ACCURACIES for metric in metrics) else []
     table = Table(suite, list(columns), metrics, rows, notes=tuple(shares))
     return table if by is None else _sorted(table, by, runs, settings)
+
+
+def _recorded(runs: Mapping[Place, Runs]) -> list[Metric]:
+    """Of DEFAULT_METRICS: without a semantic set there are accuracies alone; all if every run failed."""
+    recorded = {name for some in runs.values() for each in some.measurements for name in each.metrics}
+    return [METRICS[name] for name in DEFAULT_METRICS if name in recorded or recorded.isdisjoint(DEFAULT_METRICS)]
+
+
+def _network(method: MethodRun) -> str:
+    return plain(method.trainer.display) if is_given(method) else ""
 
 
 def _sorted(table: Table, by: Metric, runs: Mapping[Place, Runs], settings: Sequence[str]) -> Table:
@@ -300,30 +307,6 @@ def _cell(title: str, runs: Sequence[Runs | None], metric: Metric, sample: Sampl
         return Cell(note=f"not run in {'this' if len(runs) == 1 else 'every'} setting", setting=title)
     cell = measured(known, metric, sample)
     return replace(cell, setting=title, note="; ".join(filter(None, [twin, cell.note])))
-
-
-def group_of(method: MethodRun) -> str:
-    """Of a row in our own tables: OOD detection is divided by what a scorer reads, as its file says today."""
-    return detection_groups().get(method.scorer.name, DETECTION) if method.group == DETECTION else method.group
-
-
-def paper_group(group: str) -> str:
-    """The one of the paper's three that a group of our own tables is part of, or itself."""
-    return DETECTION if group in DETECTION_BY.values() else group
-
-
-def by_paper(methods: Mapping[str, MethodRun]) -> dict[str, MethodRun]:
-    """The paper's groups and rows first, in its order; others after them, by name."""
-    return {label: methods[label] for label in sorted(methods, key=lambda label: (*_rank(methods[label]), label))}
-
-
-def _rank(method: MethodRun) -> tuple[int, str, int]:
-    group = group_of(method)
-    return _position(group, ROW_GROUPS), group, _position(method.first, ORDER)
-
-
-def _position(name: str, names: Sequence[str]) -> int:
-    return names.index(name) if name in names else len(names)
 
 
 def _letters(i: int) -> str:

@@ -14,12 +14,12 @@ from textwrap import shorten
 
 from oodbench.config.cards import PACKAGE
 from oodbench.errors import UserError
-from oodbench.results.result import WEIGHTS, Result, Unreadable, read
+from oodbench.results.result import OUTPUTS, WEIGHTS, Result, Unreadable, read
 from oodbench.user_files import TEXT_LIMIT, read_regular
 
 COLLECTION = "COLLECTION"  # the name of the file
 SUFFIXES = (".json", ".npz", ".jsonl")  # of the files of a cell
-LARGE = (WEIGHTS, "outputs")  # folders that hold no results, and that many a user moves to another disk and links
+LARGE = (WEIGHTS, OUTPUTS)  # folders that hold no results, and that many a user moves to another disk and links
 NAMED = 3  # so many of what was skipped a warning names; it counts the others
 REFERENCE = "reference"
 # The words it may hold, and what to do where there are no such results.

@@ -25,9 +25,13 @@ def frame(folder: str | Path = "results") -> "pd.DataFrame":
     A failed cell is a row without metrics. `seconds` are those of all stages; a training that several cells share
     counts in each.
     """
+    return of_results(read_or_warn(Path(folder)))
+
+
+def of_results(results: Sequence[Result]) -> "pd.DataFrame":
+    """The same of results that are at hand."""
     import pandas as pd
 
-    results = read_or_warn(Path(folder))
     others = {name for result in results for name in result.metrics} - {*IDENTITY, *METRICS, *PROVENANCE}
     columns = [*IDENTITY, *METRICS, *sorted(others), *PROVENANCE]
     return pd.DataFrame([_row(result) for result in results], columns=columns)
@@ -52,5 +56,5 @@ def _row(result: Result) -> dict[str, Any]:
         **vars(result.config.setting),
         "seconds": sum(result.seconds.values()) if result.seconds else math.nan,
         **{name: getattr(result, name) for name in ("key", "variant", "training", "device", "written")},
-        "path": str(result.path),
+        "path": None if result.path is None else str(result.path),
     }

@@ -185,31 +185,51 @@ class Scored:
     confidence: NDArray[Any] | None = None  # in the prediction; None of raw scores that were stored without
 
 
-def evaluate(id: Scored, covariate: Scored, semantic: Scored | None = None) -> dict[str, float]:
+def evaluate(id: Scored, covariate: Scored | None = None, semantic: Scored | None = None) -> dict[str, float]:
     """Every metric of METRICS that can be known, in that order; the `_full` ones count covariate rows as ID.
 
     Without semantic rows, where only generalisation is measured, no score is thresholded: accuracies and calibration.
-    Without confidences no calibration. Where every covariate row is flagged no accuracy of the accepted ones.
+    Without covariate rows, where only detection is, nothing of them. Without confidences no calibration. Where every
+    covariate row is flagged no accuracy of the accepted ones.
     """
-    if id.labels is None or covariate.labels is None:
-        raise ValueError("ID and covariate rows need labels; only semantic rows may go without")
+    labels = [_labels(rows) for rows in (id, covariate) if rows is not None]
     id_scores = _checked("ID", id.scores)
-    covariate_scores = _checked("covariate", covariate.scores)
-    values = {
-        "covariate_acc": accuracy(covariate.predictions, covariate.labels),
-        "id_acc": accuracy(id.predictions, id.labels),
-    }
+    values = {"id_acc": accuracy(id.predictions, labels[0])}
+    if covariate is not None:
+        _checked("covariate", covariate.scores)
+        values = {"covariate_acc": accuracy(covariate.predictions, labels[1]), **values}
     if semantic is not None:
         semantic_scores = _checked("semantic", semantic.scores)
         c = curve(id_scores, semantic_scores)
-        full = curve(np.concatenate([id_scores, covariate_scores]), semantic_scores)
-        values |= {**_detection(c), "auroc_full": full.auroc(), "fpr95_full": full.fpr95()}
-        accepted = covariate_scores < c.fpr95_threshold()
-        values["covariate_flagged"] = float(np.mean(~accepted))
-        if accepted.any():
-            correct = np.equal(covariate.predictions, covariate.labels)
-            values["accepted_acc"] = float(np.sum(accepted & correct) / np.sum(accepted))
-    return {**values, **_calibration("id_ece", id), **_calibration("covariate_ece", covariate)}
+        values |= _detection(c)
+        if covariate is not None:
+            values |= _beside_shift(c, id_scores, covariate, semantic_scores)
+    values |= _calibration("id_ece", id)
+    return values if covariate is None else values | _calibration("covariate_ece", covariate)
+
+
+def _labels(rows: Scored) -> NDArray[Any]:
+    if rows.labels is None:
+        raise ValueError("ID and covariate rows need labels; only semantic rows may go without")
+    return rows.labels
+
+
+def _beside_shift(
+    c: Curve, id_scores: NDArray[np.float64], covariate: Scored, semantic_scores: NDArray[np.float64]
+) -> dict[str, float]:
+    """What detection does to covariate rows, and they to it; `c` is the curve without them."""
+    covariate_scores = _checked("covariate", covariate.scores)
+    full = curve(np.concatenate([id_scores, covariate_scores]), semantic_scores)
+    accepted = covariate_scores < c.fpr95_threshold()
+    values = {
+        "auroc_full": full.auroc(),
+        "fpr95_full": full.fpr95(),
+        "covariate_flagged": float(np.mean(~accepted)),
+    }
+    if accepted.any():
+        correct = np.equal(covariate.predictions, _labels(covariate))
+        values["accepted_acc"] = float(np.sum(accepted & correct) / np.sum(accepted))
+    return values
 
 
 def _calibration(name: str, rows: Scored) -> dict[str, float]:

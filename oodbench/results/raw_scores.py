@@ -20,7 +20,7 @@ DTYPES = {
     "confidence": (np.dtype("f4"),),
 }
 LABELLED = ("scores", "predictions", "labels")
-NEEDED = {"id": LABELLED, "covariate": LABELLED, "semantic": LABELLED[:2]}  # of the last if there is any of it
+NEEDED = {"id": LABELLED, "covariate": LABELLED, "semantic": LABELLED[:2]}  # of the last two where there is any
 ROUNDING = 1e-6  # by which a softmax may exceed 1
 
 
@@ -50,7 +50,7 @@ def read_scores(path: Path) -> dict[str, Scored]:
 
 def _splits(names: tuple[str, ...]) -> list[str]:
     """The splits of a file that has all arrays it needs, and no other; confidences are missing in older ones."""
-    splits = [split for split in NEEDED if split != "semantic" or any(name.startswith(split) for name in names)]
+    splits = [split for split in NEEDED if split == "id" or any(name.startswith(split) for name in names)]
     needed = [f"{split}_{kind}" for split in splits for kind in NEEDED[split]]
     for name in needed:
         if name not in names:

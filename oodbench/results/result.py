@@ -22,6 +22,7 @@ from oodbench.config.schema import Misfit, conform, spell
 from oodbench.config.suite import Contents, Setting, Suite
 from oodbench.files import CannotWrite, write_atomically, write_text
 from oodbench.results import summary
+from oodbench.results.given_run import GivenRun as GivenRun
 from oodbench.results.metrics import Scored
 from oodbench.results.raw_scores import Unreadable as Unreadable
 from oodbench.results.raw_scores import read_scores as read_scores
@@ -30,6 +31,7 @@ from oodbench.user_files import read_regular
 SCHEMA = 2
 RESULT_LIMIT = 2**28  # bytes of a file; the largest of ours has 100,000
 WEIGHTS = "weights"  # the folder of cached weights inside a results folder
+OUTPUTS = "outputs"  # and that of outputs that were to be kept
 NOT_STORED = ("path", "collection")  # what a reader knows and the file does not say
 
 
@@ -86,6 +88,7 @@ class Config:
     threads: int  # on a CPU
     init: str | None = None  # digest of the weights given by --init
     search: Search | None = None
+    given: GivenRun | None = None  # the network, where none was trained
 
 
 SHARED: dict[str, Any] = {"suite": Contents, "setting": Setting, "method": MethodRun, "recipe": Recipe}
@@ -265,6 +268,8 @@ def as_json(result: Result) -> str:
         del suite[kind]
     if not suite["groups"]:  # which tables need: the file of a user's suite is not at hand then
         del suite["groups"]
+    if values["config"]["given"] is None:
+        del values["config"]["given"]
     return json.dumps(values, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 

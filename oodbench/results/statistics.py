@@ -209,10 +209,11 @@ def _read(measurement: Measurement) -> _Read | None:
         file = result.path.with_suffix(".npz")
         warnings.warn(f"passed over the raw scores '{file}': {reason}", DamagedScoresWarning, stacklevel=2)
         return None
-    if any(name in parts and parts[name].rows != len(scored.scores) for name, scored in scores.items()):
+    rows = {name: len(scored.scores) for name, scored in scores.items()}
+    if any(name in parts and parts[name].rows != rows.get(name, 0) for name in POOLS):
         return None
     digests = {name: parts[name].digest if name in parts else f"{place}/{name}" for name in scores}
-    if _are_copies(scores["id"], scores["covariate"]):
+    if "covariate" in scores and _are_copies(scores["id"], scores["covariate"]):
         digests["covariate"] = digests["id"]  # drawn with them, in whatever setting
     raw = {name: Split(digests[name], scored) for name, scored in scores.items()}
     return _Read(raw, resampling.values(raw))

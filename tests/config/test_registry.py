@@ -11,7 +11,7 @@ from oodbench.config import identity
 from oodbench.config.cards import catalogue, folder
 from oodbench.config.registry import Registry
 from oodbench.errors import UserError
-from oodbench.report import tables
+from oodbench.report import groups, tables
 
 SCORER = '''\
 """A. Author, Scores by one logit, 2026."""
@@ -191,7 +191,7 @@ def test_without_a_display_name_the_class_is_spelled_as_it_is_where_it_has_the_n
 
 
 def test_the_rows_of_the_paper_are_methods_of_ours_and_print_as_it_spells_them():
-    assert set(tables.ORDER) < {name for name, card in Registry().cards.items() if card.is_ours}
+    assert set(groups.ORDER) < {name for name, card in Registry().cards.items() if card.is_ours}
     shown = [tables.printed_name(name) for name in ("energy-oe", "i-mixup+knn", "bn-adapt,steps=3", "vim", "unknown")]
     assert shown == ["Energy (w. outlier)", "I-Mixup + KNN", "BN-adapt (steps=3)", "ViM", "unknown"]
 

@@ -211,6 +211,17 @@ def test_a_better_detector_is_better_under_one_seed_and_under_three(tmp_path):
             assert not_distinguishable(one_column(metric, *made)) == {"b"}
 
 
+def test_the_worst_of_forty_scorers_is_told_from_the_best_under_one_seed(tmp_path):
+    """With 1,000 draws the least p that they can count is .002, and forty times that is .08."""
+    made = [stored(tmp_path, f"s{i}", 0, shift=3.0 if i == 0 else 0.1) for i in range(40)]
+    column = columns(runs(*made), ["auroc"], 1_000)["auroc"]
+    assert not_distinguishable(column) == {"s0"}
+    best, other = column.samples["s0"], column.samples["s1"]
+    deviation = np.std(best.draws[:, 0] - other.draws[:, 0], ddof=1)
+    z = (made[0].metrics["auroc"] - made[1].metrics["auroc"]) / deviation
+    assert p_value(best, other) == pytest.approx(2 * stats.norm.sf(z), rel=0.2)
+
+
 def test_rows_that_share_a_network_are_one_comparison_and_none_with_each_other():
     def accuracy(*values):
         draws = np.random.default_rng(0).normal(0, 0.001, (500, 1)) + np.array(values)

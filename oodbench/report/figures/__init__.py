@@ -17,12 +17,16 @@ FIGURES = {
     "margin": "metrics against the margin, and the curve it is chosen by",
     "ratio": "metrics against pi_c",
 }
+OF_TRAININGS = ("margin", "ratio")  # what they show depends on a training
 
 
 def draw(name: str, study: "Study", methods: Sequence[str], compared: Sequence[str]) -> "Drawing":
     """One of FIGURES. `methods` restricts it, if any are given; `compared` stand beside each other if none are."""
     from oodbench.report.figures import style
+    from oodbench.report.figures.studies import NotDrawn
 
+    if name in OF_TRAININGS and study.is_given:
+        raise NotDrawn("it shows what a training does, and these networks were given")
     with style.applied():
         drawing: Drawing = import_module(f"{__name__}.{name}").draw(study, methods, compared)
     return drawing

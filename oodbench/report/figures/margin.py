@@ -45,7 +45,7 @@ def draw(study: Study, methods: Sequence[str], compared: Sequence[str]) -> Drawi
     """Metrics against the margin, and out%, from which a margin is chosen."""
     sweep = _longest_sweep(study, methods)
     labels = {each[0].method: _printed(margin) for margin, each in sweep.runs.items()}
-    table = table_of({each[0].method: each for each in sweep.runs.values()}, tables.DEFAULT_METRICS)
+    table = table_of({each[0].method: each for each in sweep.runs.values()})
     table = replace(table, rows=[replace(row, heads=(f"margin {labels[row.method]}",)) for row in table.rows])
     choices, how, remarks = _choices(sweep)
     method = printed_name(replace(sweep.results[0], method=sweep.method))

@@ -4,11 +4,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from matplotlib.figure import Figure
 
-from oodbench.config.suite import Setting
+from oodbench.config.suite import NONE, Setting
 from oodbench.report import tables
+from oodbench.report.groups import by_paper
 from oodbench.report.tables import Table
 from oodbench.results.result import Result
 
@@ -25,6 +27,11 @@ class Study:
     setting: str
     results: list[Result]
     ratios: list[Result]  # of the settings that differ from this one in nothing but pi_c, itself included
+
+    @property
+    def is_given(self) -> bool:
+        """Whether all of it is of networks that were given."""
+        return all(result.config.given is not None for result in self.results)
 
     @property
     def folder(self) -> Path:
@@ -88,8 +95,15 @@ def runs_by_method(results: Sequence[Result], methods: Sequence[str]) -> dict[st
 
 
 def beside_each_other(study: Study, methods: Sequence[str], compared: Sequence[str]) -> list[Result]:
-    """One run of each method, under the lowest seed that all of them have."""
+    """One run of each method, under the lowest seed that all of them have.
+
+    Of given networks alone nobody knows which compare: the first two of the table do unless some are named.
+    """
     runs = runs_by_method(study.results, methods or compared)
+    if not runs and not methods and study.is_given:
+        every = runs_by_method(study.results, ())
+        order = by_paper({method: each[-1].config.method for method, each in every.items()})
+        runs = {method: every[method] for method in list(order)[:2]}
     if not runs:
         raise NotDrawn(f"no results of {' or '.join(methods or compared)}; choose others with --methods")
     common = set.intersection(*({r.seed for r in each} for each in runs.values()))
@@ -98,7 +112,13 @@ def beside_each_other(study: Study, methods: Sequence[str], compared: Sequence[s
     return [next(r for r in each if r.seed == min(common)) for each in runs.values()]
 
 
-def table_of(runs: dict[str, list[Result]], metrics: Sequence[str]) -> Table:
+def need_sets(study: Study, *kinds: Literal["covariate", "semantic"]) -> None:
+    absent = [kind for kind in kinds if all(getattr(r.config.setting, kind) == NONE for r in study.results)]
+    if absent:
+        raise NotDrawn(f"needs a {' and a '.join(absent)} set, which is not there")
+
+
+def table_of(runs: dict[str, list[Result]], metrics: Sequence[str] | None = None) -> Table:
     return tables.build([r for each in runs.values() for r in each], metrics, selection=None)[0]
 
 

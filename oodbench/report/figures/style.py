@@ -106,6 +106,6 @@ def axis_title(metric: Metric) -> str:
 
 
 def test_splits_of(result: Result) -> str:
-    parts = result.data.parts
+    parts = {name: part for name, part in result.data.parts.items() if part.rows}
     parts_read = [f"{TITLES[s]} {parts[s].origin} ({parts[s].rows:,} rows)" for s in SPLITS if s in parts]
     return ", ".join(parts_read) or "ID, covariate and semantic OOD"

@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 
 from oodbench.report.figures.labels import place_labels
-from oodbench.report.figures.studies import Drawing, NotDrawn, Study, runs_by_method, seeds_of, table_of
+from oodbench.report.figures.studies import Drawing, NotDrawn, Study, need_sets, runs_by_method, seeds_of, table_of
 from oodbench.report.figures.style import BLACK, GROUPS, axis_title, percent, titled_figure
-from oodbench.report.tables import paper_group
+from oodbench.report.groups import whole_group
 from oodbench.results.metrics import METRICS
 
 
 def draw(study: Study, methods: Sequence[str], compared: Sequence[str]) -> Drawing:
     """OOD accuracy against FPR, all methods."""
+    need_sets(study, "covariate", "semantic")
     runs = runs_by_method(study.results, methods)
     table = table_of(runs, ["covariate_acc", "fpr95"]) if runs else None
     rows = [row for row in table.rows if all(cell.mean is not None for cell in row.cells)] if table else []
@@ -21,9 +22,9 @@ def draw(study: Study, methods: Sequence[str], compared: Sequence[str]) -> Drawi
     named: dict[tuple[str, ...], list[str]] = {}
     positions: dict[tuple[str, ...], tuple[float, float]] = {}
     bars: list[tuple[tuple[float, float], tuple[float, float]]] = []
-    for group in dict.fromkeys(paper_group(row.group) for row in rows):
+    for group in dict.fromkeys(whole_group(row.group) for row in rows):
         colour, marker, fill_ = GROUPS.get(group, (BLACK, "D", "none"))
-        of_group = [row for row in rows if paper_group(row.group) == group]
+        of_group = [row for row in rows if whole_group(row.group) == group]
         y, y_error = percent([row.cells[0] for row in of_group])
         x, x_error = percent([row.cells[1] for row in of_group])
         axes.errorbar(x, y, y_error, x_error, "none", ecolor="0.75", elinewidth=0.7, capsize=1.5, zorder=1)

@@ -1,0 +1,83 @@
+"""The results of one evaluation in; a frame, a table and a choice of them out."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, overload
+
+from oodbench.report import layouts, render
+from oodbench.report.cells import plain
+from oodbench.results.best import Best, choose
+from oodbench.results.frame import of_results
+from oodbench.results.result import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from oodbench.report.tables import Table
+
+
+class ResultSet(Sequence[Result]):
+    """Results at hand, whatever folder they lie in: a sequence, and what one wants to see of it."""
+
+    def __init__(self, results: Iterable[Result]) -> None:
+        self._results = list(results)
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self._results)
+
+    @overload
+    def __getitem__(self, place: int) -> Result: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> "ResultSet": ...
+
+    def __getitem__(self, place: int | slice) -> "Result | ResultSet":
+        return ResultSet(self._results[place]) if isinstance(place, slice) else self._results[place]
+
+    def frame(self) -> "pd.DataFrame":
+        """One row per result, as in `oodbench.frame`: metrics as columns, rates in [0, 1]."""
+        return of_results(self._results)
+
+    def table(self, format: str = "markdown", metrics: Sequence[str] | None = None, sort: str | None = None) -> str:
+        """As `oodbench.table` prints it; `sort` is a metric."""
+        return render.render(self._tables(metrics, sort), format)
+
+    def best(self, metric: str = "auroc") -> Best | None:
+        """The scorer to use, by the rule that it states; None where there is no semantic set."""
+        return choose(self._results, metric)
+
+    def _tables(self, metrics: Sequence[str] | None = None, sort: str | None = None) -> "list[Table]":
+        return layouts.assemble(self._results, metrics, "all", None, False, None, sort)
+
+    def __repr__(self) -> str:
+        if not self._results:
+            return "<ResultSet: no results>"
+        failed = sum(result.status != "ok" for result in self._results)
+        counts = {
+            "method": len({each.method for each in self._results}),
+            "setting": len({(each.suite_label, each.setting) for each in self._results}),
+            "result": len(self._results),
+        }
+        words = [f"{count} {name}{'s' * (count != 1)}" for name, count in counts.items()]
+        suites = ", ".join(sorted({each.suite_label for each in self._results}))
+        return plain(f"<ResultSet {suites}: {', '.join([*words, *([f'{failed} failed'] if failed else [])])}>")
+
+    def _repr_html_(self) -> str:
+        return "".join(table._repr_html_() for table in self._tables()) if self._results else "no results"
+
+
+def best_line(best: Best) -> str:
+    """The choice, the rule and the warning, for a terminal."""
+    error = "" if math.isnan(best.standard_error) else f" ± {100 * best.standard_error:.2f}"
+    words = [f"Best: {plain(best.display)}, mean {best.metric.title} {100 * best.mean:.2f}{error} (one standard error)"]
+    if not error:
+        words = [f"Best: {plain(best.display)}, mean {best.metric.title} {100 * best.mean:.2f}"]
+    if best.highest != best.display:
+        words.append(
+            f"{plain(best.highest)} has {100 * best.highest_mean:.2f}, which is within one standard error of the "
+            f"difference, {100 * best.difference_error:.2f}"
+        )
+    return f"{'; '.join(words)}. {best.rule} {best.warning}"
