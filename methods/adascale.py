@@ -22,7 +22,7 @@ class AdaSCALE(ReshapingScorer):
     """SCALE, by less where the largest features move as pixels that hardly matter do."""
 
     reads: ClassVar[str | None] = "gradients"
-    needs: ClassVar[frozenset[str]] = frozenset({"validation"})
+    needs: ClassVar[frozenset[str]] = frozenset({"images", "validation"})
 
     variant: Literal["a", "l"] = "a"  # scales activations or logits
     min_percentile: float = 60.0  # p_min, of an image whose Q' is larger than any; the author tunes both by network

@@ -15,6 +15,7 @@ class ODIN(Scorer):
     """Maximum softmax probability at a high temperature, after a small step towards the predicted class."""
 
     reads: ClassVar[str | None] = "gradients"
+    needs: ClassVar[frozenset[str]] = frozenset({"images"})
 
     temperature: float = 1000.0  # T
     magnitude: float = 0.0014  # epsilon, in pixel units of [0, 1]

@@ -23,6 +23,8 @@ HARNESS = {
         "oodbench.running.trained.training_data",
     ),
     "classifier": ("oodbench.learning.networks.Classifier", "oodbench.running.trained.build_model"),
+    "factory": ("oodbench.learning.factories.Factory",),  # which only networks of users come through
+    "adapter": ("oodbench.learning.adapter.adapt", "oodbench.learning.adapter.Adapted"),
     "loop": ("oodbench.learning.loop.Loop", "oodbench.learning.domain_accuracy.observer"),
     "outputs": (
         "oodbench.learning.outputs.Outputs",

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
@@ -22,8 +22,7 @@ from torch import Tensor
 from oodbench.data.image_part import ImagePart
 from oodbench.data.parts import Parts
 from oodbench.errors import UserError, place_of
-from oodbench.learning.bank import compare
-from oodbench.learning.checkpoint import load_tensors, save_tensors
+from oodbench.learning.bank import compare, halved
 from oodbench.learning.lending import Lender
 from oodbench.learning.loop import Failed
 from oodbench.learning.method import BankScorer, Scorer
@@ -61,36 +60,43 @@ class SplitScores:
 class Evaluation:
     """Scores the test splits; outputs, fitted scorers and scores are remembered by content for the next cell.
 
-    `expected` are scorers that will be asked for too: those that oodbench ships are scored with the first.
+    `expected` are scorers that will be asked for too: those that oodbench ships are scored with the first. Images whose
+    outputs are `known` pass only for scorers that read feature maps. With `half_bank`, training rows are in memory in
+    half precision alone once the scorers are fitted; what is fitted later passes the training images again.
     """
 
     def __init__(
         self,
         model: Classifier,
         labelled: ImagePart,
-        outputs_file: Callable[[str], Path] | None = None,
         expected: Iterable[KeyedScorer] = (),
+        known: Mapping[str, Outputs] = MappingProxyType({}),  # by the keys of the images
+        half_bank: bool = False,
     ) -> None:
         self.model, self.labelled = model, labelled
-        self._file = outputs_file  # that of images with a digest, if their outputs shall outlive the run
         self._expected = [each for each in expected if each.shipped]
         self._alone: set[str] = set()  # keys of expected scorers that failed: when they are asked for, they say why
-        self._outputs: dict[str, tuple[Outputs, float]] = {}
+        self._outputs: dict[str, tuple[Outputs, float]] = {key: (out, 0.0) for key, out in known.items()}
         self._maps: dict[tuple[str, str], Tensor] = {}  # what scorers read in feature maps, by scorer and images
-        self._scorers: dict[str, tuple[Scorer, float]] = {}
+        self._known = frozenset(known)
+        self._half = half_bank
+        self._half_bank: Tensor | None = None
+        self._scorers: dict[str, tuple[Scorer, dict[str, float]]] = {}
         self._scores: dict[tuple[str, str], tuple[Tensor, float]] = {}
         self._lender = Lender(model)
 
     def score(self, keyed: KeyedScorer, parts: Parts) -> tuple[dict[str, SplitScores], dict[str, float]]:
-        """Scores and predictions of the three test splits, and the seconds each stage took when it was done."""
+        """Scores and predictions of the test splits that have images, and the seconds each stage took when done."""
         seconds = self.fitted(keyed, parts.id_validation)[1]
         seconds["score"] = 0.0
         scored = {}
         for split in TEST_SPLITS:
             images: ImagePart = getattr(parts, split)
-            if split == "semantic" and len(images) == 0:
-                continue  # a suite of generalisation alone
+            if split != "id" and len(images) == 0:
+                continue  # a suite of generalisation alone, or of detection alone
             out, spent = self._pass(images, keyed)
+            if len(self.labelled) == 0:
+                _check_features(keyed, out)
             values, scoring = self._scored(keyed, parts.id_validation, out, images)
             seconds["forward"] += spent
             seconds["score"] += scoring
@@ -102,42 +108,68 @@ class Evaluation:
 
     def fitted(self, keyed: KeyedScorer, id_validation: ImagePart) -> tuple[Scorer, dict[str, float]]:
         """The scorer, fitted on the labelled images, and the seconds of the passes and the fit."""
+        key = _fit_key(keyed, id_validation)
+        if key not in self._scorers:
+            self._scorers[key] = self._fit(keyed, key, id_validation)
+        scorer, seconds = self._scorers[key]
+        return scorer, dict(seconds)
+
+    def _fit(self, keyed: KeyedScorer, key: str, id_validation: ImagePart) -> tuple[Scorer, dict[str, float]]:
         train, passing = self._pass(self.labelled, keyed, labels=True)
-        if "nonnegative-features" in keyed.scorer.needs:
-            _refuse_negative(keyed.name, train.features[:ROWS])
+        if len(self.labelled) > 0:
+            _check_features(keyed, train)
         validation = None
         if "validation" in keyed.scorer.needs:
             if len(id_validation) == 0:
                 raise Failed(f"'{keyed.name}' needs ID validation images, and this setting has none")
             validation, spent = self._pass(id_validation, keyed, labels=True)
             passing += spent
-        key = _fit_key(keyed, id_validation)
-        if key not in self._scorers:
+        started = time.perf_counter()
+        scorer = copy(keyed.scorer)  # which may be fitted on other validation images too
+        with self._lender.to(keyed.name, key, keyed.shipped) as lent, torch.no_grad():
+            given = lent(train)
+            fit(scorer, given, validation and lent(validation))
+            if self._half and isinstance(scorer, BankScorer) and scorer.bank is given.features:
+                scorer.bank = self._halved(train) if keyed.shipped else halved(scorer.bank)
+        return scorer, {"forward": passing, "fit": time.perf_counter() - started}
+
+    def _halved(self, train: Outputs) -> Tensor:
+        """One for all that oodbench ships: scorers share the products with a bank if it is the same object."""
+        if self._half_bank is None:
+            self._half_bank = halved(train.features)
+        return self._half_bank
+
+    def _make_room(self) -> None:
+        """Forget the training rows, if the bank shall stand for them; what the caller holds is no room to be made."""
+        key = key_of(self.labelled)
+        if self._half and key not in self._known:
+            self._outputs.pop(key, None)
+
+    def outputs(self, images: ImagePart, labels: bool = False) -> tuple[Outputs, float]:
+        """Of images, for whoever reads no feature maps, and the seconds that their pass took."""
+        key = key_of(images)
+        if key not in self._outputs:
             started = time.perf_counter()
-            scorer = copy(keyed.scorer)  # which may be fitted on other validation images too
-            with self._lender.to(keyed.name, key, keyed.shipped) as lent, torch.no_grad():
-                fit(scorer, lent(train), validation and lent(validation))
-            self._scorers[key] = scorer, time.perf_counter() - started
-        scorer, fitting = self._scorers[key]
-        return scorer, {"forward": passing, "fit": fitting}
+            out = forward(self.model, as_rows(images.images), _labels(images) if labels else None)
+            self._outputs[key] = out, time.perf_counter() - started
+        return self._outputs[key]
+
+    def know(self, images: ImagePart, out: Outputs, seconds: float) -> None:
+        """Take outputs that an earlier pass has given, unless there are any; it took so many seconds then."""
+        self._outputs.setdefault(key_of(images), (out, seconds))
 
     def _pass(self, images: ImagePart, keyed: KeyedScorer, labels: bool = False) -> tuple[Outputs, float]:
         """The outputs for a scorer, with what it reads in feature maps, and the seconds of their pass."""
-        needs_maps = "feature-maps" in keyed.scorer.needs
-        if images.digest not in self._outputs or (needs_maps and (keyed.key, images.digest) not in self._maps):
-            y = torch.from_numpy(images.labels) if labels else None
+        key, needs_maps = key_of(images), "feature-maps" in keyed.scorer.needs
+        if key not in self._outputs or (needs_maps and (keyed.key, key) not in self._maps):
             some = [each for each in self._with(keyed) if "feature-maps" in each.scorer.needs]
             readers = {each.key: self._reader(each) for each in some}
-            timed = None if readers else self._read(images, y)
-            if timed is None:
-                started = time.perf_counter()
-                out, read = self._forward(images, y, readers, keyed.key)
-                self._maps |= {(key, images.digest): values for key, values in read.items()}
-                timed = out, time.perf_counter() - started
-                self._write(images, *timed)
-            self._outputs.setdefault(images.digest, timed)
-        out, seconds = self._outputs[images.digest]
-        return (replace(out, maps=self._maps[keyed.key, images.digest]) if needs_maps else out), seconds
+            started = time.perf_counter()
+            out, read = self._forward(images, _labels(images) if labels else None, readers, keyed.key)
+            self._maps |= {(each, key): values for each, values in read.items()}
+            self._outputs.setdefault(key, (out, time.perf_counter() - started))
+        out, seconds = self._outputs[key]
+        return (replace(out, maps=self._maps[keyed.key, key]) if needs_maps else out), seconds
 
     def _reader(self, keyed: KeyedScorer) -> MapsReader:
         """Its `read_maps`; one that oodbench does not ship sees a network of its own."""
@@ -171,32 +203,14 @@ class Evaluation:
             return [keyed]
         return [keyed, *(each for each in self._expected if each.key not in {keyed.key, *self._alone})]
 
-    def _write(self, images: ImagePart, out: Outputs, seconds: float) -> None:
-        if self._file is not None:
-            contents = {"features": out.features, "logits": out.logits, "seconds": seconds}
-            save_tensors(self._file(images.digest), contents)
-
-    @torch.inference_mode()
-    def _read(self, images: ImagePart, y: Tensor | None) -> tuple[Outputs, float] | None:
-        """Outputs that an earlier run has written, and the seconds their pass took then; None if missing or damaged."""
-        contents = None if self._file is None else load_tensors(self._file(images.digest), self.model.device)
-        if not isinstance(contents, dict) or contents.keys() != {"features", "logits", "seconds", "digest"}:
-            return None
-        if not isinstance(contents["seconds"], float):
-            return None
-        features, logits, head = contents["features"], contents["logits"], self.model.head
-        for values, width in ((features, head.in_features), (logits, head.out_features)):
-            if not isinstance(values, Tensor) or values.shape != (len(images), width) or values.dtype != torch.float32:
-                return None
-        y = None if y is None else y.to(self.model.device)
-        return Outputs(self.model, as_rows(images.images), features, logits, y), contents["seconds"]
-
     def _scored(
         self, keyed: KeyedScorer, id_validation: ImagePart, out: Outputs, images: ImagePart
     ) -> tuple[Tensor, float]:
-        key = _fit_key(keyed, id_validation), images.digest
+        key = _fit_key(keyed, id_validation), key_of(images)
         if key not in self._scores:
-            self._score_together(self._ready(keyed, id_validation, images), out, images)
+            turns = self._ready(keyed, id_validation, images)
+            self._make_room()
+            self._score_together(turns, out, images)
         values, spent = self._scores[key]
         bad = int((~values.isfinite()).sum())
         if bad:
@@ -212,11 +226,11 @@ class Evaluation:
         turns = []
         for each in self._with(keyed)[::-1]:
             key = _fit_key(each, id_validation)
-            if (key, images.digest) in self._scores:
+            if (key, key_of(images)) in self._scores:
                 continue
             try:
                 scorer = self.fitted(each, id_validation)[0]
-                turns.append(_Turn(each, key, scorer, self._maps.get((each.key, images.digest))))
+                turns.append(_Turn(each, key, scorer, self._maps.get((each.key, key_of(images)))))
             except Exception:
                 if each is keyed:
                     raise
@@ -243,7 +257,7 @@ class Evaluation:
                 for each in some:
                     each.seconds += (time.perf_counter() - started) / len(some)
         for each in turns:
-            self._scores[each.key, images.digest] = _joined(each.values), each.seconds
+            self._scores[each.key, key_of(images)] = _joined(each.values), each.seconds
 
     def _take_turns(self, turns: "list[_Turn]", shared: Outputs, rows: slice) -> None:
         """One scorer, or several that compare with the same bank."""
@@ -282,7 +296,16 @@ def _side_by_side(turns: Sequence[_Turn]) -> list[list[_Turn]]:
 
 def _fit_key(keyed: KeyedScorer, id_validation: ImagePart) -> str:
     """What a fitted scorer depends on beside the network and its labelled images."""
-    return keyed.key + (id_validation.digest if "validation" in keyed.scorer.needs else "")
+    return keyed.key + (key_of(id_validation) if "validation" in keyed.scorer.needs else "")
+
+
+def key_of(images: ImagePart) -> str:
+    """Two parts with one key hold the same pixels."""
+    return images.key
+
+
+def _labels(images: ImagePart) -> Tensor:
+    return torch.from_numpy(images.labels)
 
 
 def scores_of(scorer: Scorer, out: Outputs) -> Tensor:
@@ -364,6 +387,11 @@ def _varied(values: Tensor, picked: Tensor) -> Tensor:
         return values[picked.to(values.device)]
     noise = torch.rand(len(picked), values.shape[1]).to(values) * values.std()
     return values[picked.to(values.device)] + noise
+
+
+def _check_features(keyed: KeyedScorer, out: Outputs) -> None:
+    if "nonnegative-features" in keyed.scorer.needs:
+        _refuse_negative(keyed.name, out.features[:ROWS])
 
 
 def _refuse_negative(name: str, features: Tensor) -> None:

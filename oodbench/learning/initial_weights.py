@@ -1,17 +1,15 @@
 """Weights from a file of the user's, for `--init`. Nothing in such a file can run code."""
 
 import hashlib
-import os
-import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
 
-import torch
 from torch import Tensor
 
 from oodbench.errors import UserError
 from oodbench.learning.networks import Classifier
-from oodbench.user_files import WEIGHTS_LIMIT, open_regular, read_regular
+from oodbench.learning.weight_files import read_tensors
+from oodbench.user_files import WEIGHTS_LIMIT, read_regular
 
 PUBLISHED = {  # git's SHA-1 of the checkpoints that Outlier Exposure, Energy, WOODS and SCONE all start from
     "694f7a4cc76d585ed9646f7e8bacbe9bb1ed32c2": "the published WRN-40-2 of CIFAR-10",
@@ -26,7 +24,7 @@ def describe(path: Path) -> str:
     return path.name if known is None else f"{path.name}, {known}"
 
 
-def _our_name(name: str) -> str:
+def our_name(name: str) -> str:
     """`fc.weight` and the like to `head.weight`, what lies before it to `body.`; WOODS puts `wrn.` before that."""
     name = name.removeprefix("module.").removeprefix("wrn.")
     if name.startswith(("body.", "head.")):
@@ -37,33 +35,14 @@ def _our_name(name: str) -> str:
     return f"body.{name}"
 
 
-def _refuse_bomb(file: IO[bytes]) -> None:
-    """Torch writes archives that are not compressed, and unpacks any into memory. Its older format is none."""
-    if zipfile.is_zipfile(file):
-        with zipfile.ZipFile(file) as archive:
-            if sum(member.file_size for member in archive.infolist()) > os.fstat(file.fileno()).st_size:
-                raise ValueError("it unpacks to more than its own size")
-    file.seek(0)
-
-
 def read_weights(model: Classifier, path: Path) -> None:
     """Load a state dictionary, ours or a plain one, into the model; a misfit is told before anything is changed."""
-    try:
-        with open_regular(path) as file:
-            _refuse_bomb(file)
-            contents: Any = torch.load(file, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise UserError(f"there is no file '{path}'; --init takes the weights of a trained network") from None
-    except Exception as error:
-        reason = " ".join(str(error).split())[:80]
-        raise UserError(f"'{path}' is not a file of weights ({reason}); save one with torch.save") from None
-    if isinstance(contents, dict) and isinstance(contents.get("model"), dict):
-        contents = contents["model"]
-    if not isinstance(contents, dict) or not all(
-        isinstance(name, str) and isinstance(value, Tensor) for name, value in contents.items()
-    ):
-        raise UserError(f"'{path}' holds no state dictionary; save model.state_dict()")
-    theirs = {_our_name(name): name for name in contents if ".ood_fc" not in f".{name}"}
+    fill(model, read_tensors(path, "--init"), path)
+
+
+def fill(model: Classifier, contents: Mapping[str, Tensor], path: Path) -> None:
+    """The same with what was read from the file."""
+    theirs = {our_name(name): name for name in contents if ".ood_fc" not in f".{name}"}
     found = {ours: contents[name] for ours, name in theirs.items()}
     wanted = model.state_dict()
     classes, ours = found.get("head.bias"), wanted["head.bias"]

@@ -116,7 +116,7 @@ class Scorer(ABC):
     group: ClassVar[str | None] = None
     # "logits", "features and head", "distances" or "gradients": the rows of a table stand under it.
     reads: ClassVar[str | None] = None
-    # Of "validation", "nonnegative-features", "feature-maps"; to come: "ood-head".
+    # Of "validation", "images", "nonnegative-features", "feature-maps"; to come: "ood-head".
     needs: ClassVar[frozenset[str]] = frozenset()
 
     def read_maps(self, maps: Tensor, model: Classifier) -> Tensor:

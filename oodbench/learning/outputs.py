@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from oodbench.errors import UserError, place_of
+from oodbench.learning.collected import Collected
 from oodbench.learning.networks import Classifier
 from oodbench.learning.rows import Streamed, to_input
 
@@ -156,24 +157,25 @@ def forward_reading(
 ) -> tuple[Outputs, dict[str, Tensor]]:
     """The same, and what each reader keeps of the feature maps, by its name."""
     model.eval()
-    features, logits = [], []
-    read: dict[str, list[Tensor]] = {name: [] for name in readers}
+    features, logits = Collected(), Collected()
+    read = {name: Collected() for name in readers}
     for rows in images.split(size or _batch(images, model.device, largest=256)):
         x = to_input(rows, model.device)
         if readers:
             maps = model.maps(x)
-            features.append(model.pooled(maps))
-            if len(features) == 1 and not _alike(features[0], model.features(x)):
+            found = model.pooled(maps)
+            if len(features) == 0 and not _alike(found, model.features(x)):
                 raise UserError("this network's features do not come from its feature maps alone; use another scorer")
             maps = maps.float().contiguous()  # whatever the network's precision and layout: readers may take a view
             for name, reader in readers.items():
-                read[name].append(_one_row_each(reader, maps, model, read[name]))
+                read[name].add(_one_row_each(reader, maps, model, read[name].width))
         else:
-            features.append(model.features(x))
-        logits.append(model.head(features[-1]))
+            found = model.features(x)
+        features.add(found)
+        logits.add(model.head(found))
     y = None if y is None else y.to(model.device)
-    outputs = Outputs(model, images, torch.cat(features), torch.cat(logits), y)
-    return outputs, {name: torch.cat(some) for name, some in read.items()}
+    outputs = Outputs(model, images, features.joined(), logits.joined(), y)
+    return outputs, {name: some.joined() for name, some in read.items()}
 
 
 def _alike(some: Tensor, others: Tensor) -> bool:
@@ -184,14 +186,14 @@ def _alike(some: Tensor, others: Tensor) -> bool:
     return torch.allclose(some, others, rtol=0.05, atol=0.05 * largest, equal_nan=True)
 
 
-def _one_row_each(reader: MapsReader, maps: Tensor, model: Classifier, before: list[Tensor]) -> Tensor:
+def _one_row_each(reader: MapsReader, maps: Tensor, model: Classifier, width: int | None) -> Tensor:
     """What a reader keeps of these maps, if it has a row for each of them, as wide as the rows before."""
     read: object = reader(maps, model)
     what = f"a {type(read).__name__}"
     if isinstance(read, Tensor):
-        wide = read.shape[-1:] if not before else before[0].shape[-1:]
+        wide = read.shape[-1:] if width is None else (width,)
         if read.shape == (len(maps), *wide):
-            return read.detach().clone()  # of which nothing else is kept in memory
+            return read.detach()
         what = f"shape {tuple(read.shape)}"
     say = "return a tensor of as many numbers for each row"
     raise UserError(f"{place_of(reader)}: read_maps gave {what} for {len(maps)} rows; {say}")

@@ -11,8 +11,9 @@ from torch import Tensor
 
 
 def to_input(images: Tensor, device: torch.device) -> Tensor:
-    """uint8 rows as the networks take them: float32 in [0, 1], on the device."""
-    return sent(images, device).to(torch.float32).div_(255)
+    """Rows as the networks take them, on the device: pixels as float32 in [0, 1], fractions as they are."""
+    images = sent(images, device)
+    return images if images.is_floating_point() else images.to(torch.float32).div_(255)
 
 
 def sent(values: Tensor, device: torch.device) -> Tensor:
@@ -49,8 +50,10 @@ class Streamed:
 
 
 def as_rows(images: Any) -> "Tensor | Streamed":
-    """An array of uint8 images, or pictures that are yet to be decoded."""
-    return torch.from_numpy(images) if isinstance(images, np.ndarray) else Streamed(images)
+    """An array of uint8 or float images, or pictures that are yet to be decoded; what has rows already, as it is."""
+    if isinstance(images, np.ndarray):
+        return torch.from_numpy(images.astype(np.float32) if images.dtype == np.float64 else images)
+    return images if isinstance(images, Streamed) else Streamed(images)
 
 
 def ahead(items: Iterator[Any], count: int = 2) -> Iterator[Any]:

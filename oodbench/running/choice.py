@@ -6,7 +6,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from oodbench.config.cards import EVERY, NEEDS, NOT_YET, catalogue, command_name
+from oodbench.config import networks
+from oodbench.config.cards import EVERY, NEEDS, NOT_YET, command_name
 from oodbench.config.registry import DEFAULT_METHODS, DEFAULT_TRAINER, MethodSpec, Registry, distributions
 from oodbench.config.search import Distribution
 from oodbench.config.stated import Stated
@@ -114,9 +115,9 @@ def misfit(suite: Suite, spec: MethodSpec, settings: Sequence[Setting]) -> str |
             if setting.semantic == NONE:
                 return f"needs validation images, which '{suite.setting_name(setting)}' does not have"
     network = suite.contents.network.name
-    if "nonnegative-features" in spec.needs and catalogue("networks")[network].nonnegative_features is False:
+    if "nonnegative-features" in spec.needs and networks.card(network).nonnegative_features is False:
         return f"needs nonnegative-features, which the network '{network}' does not give"
-    if "feature-maps" in spec.needs and catalogue("networks")[network].feature_maps is False:
+    if "feature-maps" in spec.needs and networks.card(network).feature_maps is False:
         return f"needs feature-maps, which the network '{network}' does not have"
     if spec.trainer.values.get("environments") in ("native", "auto") or "environments" in spec.needs:
         for setting in settings:

@@ -1,7 +1,7 @@
 """Carries out trainings and cells, one by one or all that a plan has left to do."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,17 @@ from oodbench.data.parts import Parts, build_parts
 from oodbench.files import write_atomically
 from oodbench.learning import domain_accuracy, precision, seen
 from oodbench.learning.batches import Data
-from oodbench.learning.evaluation import Evaluation, KeyedScorer
+from oodbench.learning.evaluation import Evaluation, KeyedScorer, SplitScores
 from oodbench.learning.loop import Failed, Loop
 from oodbench.learning.method import Trainer
-from oodbench.learning.networks import Classifier
 from oodbench.results import metrics
 from oodbench.results import result as results
 from oodbench.results.metrics import Scored
 from oodbench.results.result import Result
 from oodbench.running import provenance, trained
 from oodbench.running.cells import Cell, Training
-from oodbench.running.mistakes import at_work, users_mistakes
+from oodbench.running.kept_outputs import KeptOutputs
+from oodbench.running.mistakes import at_work, network_at_work, users_mistakes
 from oodbench.running.plan import Plan
 from oodbench.running.preflight import check as check
 from oodbench.running.preflight import estimate as estimate
@@ -36,8 +36,6 @@ from oodbench.running.trained import Trained, Unusable, weights_file
 from oodbench.running.workplace import Last, Workplace, arithmetic
 from oodbench.running.workplace import Options as Options
 from oodbench.seeds import derive
-
-OUTPUTS = "outputs"  # the folder of written outputs inside a results folder
 
 
 def train_one(training: Training, at: Workplace, setting: Setting | None = None) -> Trained:
@@ -53,7 +51,7 @@ def train_one(training: Training, at: Workplace, setting: Setting | None = None)
         at.before.restore()  # in case that a component has done something as it went
         with at.claim(training):
             try:
-                with at_work(training.trainer):
+                with at_work(training.trainer), network_at_work(training.suite):
                     network = _trained(training, at, setting or training.setting or training.suite.settings[0])
             except Failed as failure:
                 at.failures[training.key] = failure
@@ -160,8 +158,9 @@ def score_one(cell: Cell, at: Workplace) -> Result:
         if network is not None:
             try:
                 at.announce(cell.training)
-                with at_work(cell.method.scorer), precision.nondeterminism_warns():
-                    arrays, spent = _evaluation(cell, at).score(keyed(cell.method.scorer), parts)
+                scoring = at_work(cell.method.scorer)
+                with scoring, network_at_work(cell.suite), precision.nondeterminism_warns():
+                    arrays, spent = _scored(cell, at, parts)
                 with users_mistakes(cell.method.scorer.card):  # who may have given what nobody can measure
                     scored = {split: Scored(**vars(each)) for split, each in arrays.items()}
                     measured = metrics.evaluate(**scored)
@@ -190,20 +189,23 @@ def expect(cells: Iterable[Cell], at: Workplace) -> None:
         last.expected = [keyed(scorer) for scorer in shipped]
 
 
-def _evaluation(cell: Cell, at: Workplace) -> Evaluation:
-    last = at.last
+def _scored(cell: Cell, at: Workplace, parts: Parts) -> tuple[dict[str, SplitScores], dict[str, float]]:
+    """By an evaluation that the cells of a training share; outputs are read and written if they are to be kept."""
+    last, scorer = at.last, keyed(cell.method.scorer)
     assert last is not None and last.key == cell.training.key
     if last.evaluation is None:
-        labelled = at.parts(cell.suite, cell.setting, cell.seed).labelled
-        write_to = _outputs_file(cell.training, last.network.model, at.folder) if at.options.keep_outputs else None
-        last.evaluation = Evaluation(last.network.model, labelled, write_to, last.expected)
-    return last.evaluation
-
-
-def _outputs_file(training: Training, model: Classifier, folder: Path) -> Callable[[str], Path]:
-    """The file for a network's outputs of images with a digest; its name counts weights, code and precision."""
-    network = digests.of_text(f"{training.key} {provenance.weights_digest(model)}")
-    return lambda digest: folder / OUTPUTS / f"{network}-{digest}.pt"
+        last.evaluation = Evaluation(last.network.model, parts.labelled, last.expected)
+        if at.options.keep_outputs:
+            network = digests.of_text(f"{last.key} {provenance.weights_digest(last.network.model)}")
+            last.kept = KeptOutputs(at.folder / results.OUTPUTS / last.key, network, last.evaluation)
+    if last.kept is None:
+        return last.evaluation.score(scorer, parts)
+    name = cell.suite.setting_name(cell.setting)
+    if not any("feature-maps" in each.scorer.needs for each in (scorer, *last.expected)):  # for whom images pass anyway
+        last.kept.restore(name, cell.setting, parts)
+    scored = last.evaluation.score(scorer, parts)
+    last.kept.store(name, cell.setting, parts)
+    return scored
 
 
 def write_splits(plan: Plan) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodbench import digests
-from oodbench.config import identity
-from oodbench.config.cards import catalogue
+from oodbench.config import identity, networks
+from oodbench.config.cards import FACTORY
 from oodbench.config.schema import values_of
-from oodbench.config.suite import FOLDER, NONE, NetworkChoice, Setting, Source, Suite
+from oodbench.config.suite import FOLDER, NONE, Contents, NetworkChoice, Setting, Source, Suite
 from oodbench.data.lookup import dataset
 from oodbench.errors import UserError
 from oodbench.user_files import WEIGHTS_LIMIT
@@ -82,7 +82,14 @@ def network(choice: NetworkChoice) -> dict[str, Any]:
     options = dict(choice.options)
     if options.get("weights"):
         options["weights"] = file_digest(Path(str(options["weights"])), "network.weights")
-    return {"code": identity.of_card(catalogue("networks")[choice.name]), "options": options}
+    return {**network_code(choice), "options": options}
+
+
+def network_code(choice: NetworkChoice) -> dict[str, str]:
+    """Of a function of the user's, also what makes a body of the module that it returns."""
+    card = networks.card(choice.name)
+    factory = {"factory": identity.of_harness("factory")} if card.kind == FACTORY else {}
+    return {"code": identity.of_card(card), **factory}
 
 
 def file_digest(path: Path, option: str) -> str:
@@ -107,11 +114,18 @@ def _seen(training: "Training") -> dict[str, Any] | None:
 def _shift(suite: Suite, setting: Setting, marks: Mapping[str, str]) -> dict[str, Any]:
     """Where the images of a setting come from."""
     contents = suite.contents
-    corrupted = setting.covariate not in contents.covariate and contents.corruptions is not None
+    corruptions = corruption_code(contents, setting)
     return {
         "setting": stated(setting),
         "semantic": source(contents.semantic[setting.semantic]) if setting.semantic != NONE else None,
-        "covariate": None if corrupted else source(contents.covariate[setting.covariate]),
-        "corruptions": identity.of_family(contents.corruptions) if corrupted and contents.corruptions else None,
+        "covariate": None if corruptions else source(contents.covariate[setting.covariate]),
+        "corruptions": corruptions,
         "data": {f"{FOLDER}{mark}" if name.startswith(FOLDER) else name: mark for name, mark in sorted(marks.items())},
     }
+
+
+def corruption_code(contents: Contents, setting: Setting) -> str | None:
+    """The code that makes the covariate images of a setting, where they are corrupted copies."""
+    if setting.covariate in contents.covariate or contents.corruptions is None:
+        return None
+    return identity.of_family(contents.corruptions)

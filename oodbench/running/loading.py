@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from oodbench.config import networks
 from oodbench.config import suite as suites
-from oodbench.config.registry import Registry
+from oodbench.config.registry import Registry, defines_method
 from oodbench.config.suite import Suite
 from oodbench.data.parts import build_parts
 from oodbench.errors import UserError
@@ -54,6 +55,14 @@ def _as_in_the_run(suite: Suite, device: torch.device) -> Iterator[None]:
         yield
 
 
+def _with_network(result: Result, plugins: list[str | Path]) -> tuple[Result, list[str | Path]]:
+    """A result that knows where the file of its network lies, if a user brings that, and the files of methods."""
+    choice = networks.brought(result.config.suite.network, plugins)
+    suite = replace(result.config.suite, network=choice)
+    methods = [file for file in plugins if not networks.is_of(choice, file) or defines_method(Path(file))]
+    return replace(result, config=replace(result.config, suite=suite)), methods
+
+
 def load(result: Result | str | Path, device: str = "auto", plugins: Iterable[str | Path] = ()) -> Loaded:
     """The network of a result, or of its JSON file, with its weights, and its scorer, fitted as in the run."""
     if not isinstance(result, Result):
@@ -61,10 +70,13 @@ def load(result: Result | str | Path, device: str = "auto", plugins: Iterable[st
             result = results.read(Path(result))
         except results.Unreadable as problem:
             raise UserError(f"'{result}': {problem}; give the JSON file of a result") from None
+    trained.check_trained(result)
+    given, (result, methods) = result, _with_network(result, [*plugins])
+    trained.check_network(result)
     suite, setting = result.ran_suite, result.config.setting
     suites.check(result.config.suite)  # the file may have been edited
     suites.check_setting(setting, result.config.suite)
-    registry, folder = Registry(plugins), trained.folder_of(result)
+    registry, folder = Registry(methods), trained.folder_of(result)
     with _as_in_the_run(suite, chosen := choose_device(device)):
         model = trained.of(result, folder, chosen, registry).model
         parts = build_parts(suite, setting, result.seed)
@@ -78,4 +90,4 @@ def load(result: Result | str | Path, device: str = "auto", plugins: Iterable[st
             fitted, _ = Evaluation(model, parts.labelled).fitted(scorer, parts.id_validation)
         except Failed as failure:
             raise UserError(str(failure)) from None
-    return Loaded(result, model, fitted)
+    return Loaded(given, model, fitted)

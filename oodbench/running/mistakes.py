@@ -1,15 +1,15 @@
 """A component at work: what it does wrong is told in one line, and what it leaves behind is put right."""
 
 import re
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 
+from oodbench.config import networks
 from oodbench.config.cards import NEEDS, Card
 from oodbench.config.identity import is_shipped
 from oodbench.config.registry import Component
-from oodbench.errors import UserError, said
+from oodbench.config.suite import Suite
+from oodbench.errors import UserError, line_in, said
 from oodbench.files import CannotWrite
 from oodbench.learning import definitions, isolation
 from oodbench.learning.loop import Failed
@@ -49,14 +49,25 @@ def users_mistakes(card: Card) -> Iterator[None]:
         raise Failed(in_words(card, error)) from error
 
 
+@contextmanager
+def network_at_work(suite: Suite) -> Iterator[None]:
+    """What a network of the user's raises in its own file fails the cells that it is in, in one line."""
+    try:
+        yield
+    except (Failed, UserError, CannotWrite, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        card = networks.card(suite.contents.network.name)
+        if card.is_ours or line_in(card.path, error) == str(card.path):
+            raise
+        raise Failed(in_words(card, error)) from error
+
+
 def in_words(card: Card, error: BaseException) -> str:
-    """An exception out of a method's file: what it is and in which line, or what the method forgot to ask for."""
-    where = str(card.path)
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == card.path]
-    if lines:
-        where += f":{lines[-1]}"
+    """An exception out of a user's file: what it is and in which line, or what the method forgot to ask for."""
+    where = line_in(card.path, error)
     for need, given in GIVEN.items():
-        if need in NEEDS[card.kind] and need not in card.needs and _lacks(given, card, error):
+        if need in NEEDS.get(card.kind, ()) and need not in card.needs and _lacks(given, card, error):
             return f'{where}: {given} is None; add needs = frozenset({{"{need}"}}) to class {card.class_name}'
     if isinstance(error, SystemExit):
         return f"{where} ends the process, {type(error).__name__}({said(error)}); raise an exception instead"

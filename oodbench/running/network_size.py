@@ -6,10 +6,13 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from oodbench.config.cards import catalogue, load_class
+from oodbench.config import networks
 from oodbench.config.suite import Suite
 from oodbench.data import lookup
 from oodbench.errors import UserError, shortened
+from oodbench.learning.factories import Factory
+from oodbench.learning.networks import Network
+from oodbench.running.trained import network_of
 
 TENSORS = 5_000  # of weights: a ResNet-1202 has 3,600, and even counting takes a millisecond for each
 BYTES = 12  # of a parameter in training: weight, gradient and momentum
@@ -21,10 +24,12 @@ class _TooDeep(Exception):
 
 def check(suite: Suite) -> None:
     """Refuse a network whose training this machine has no memory for."""
-    choice = suite.contents.network
-    card = catalogue("networks")[choice.name]
+    name = suite.contents.network.name
+    card = networks.card(name)
     if not any(parameter.type is int for parameter in card.parameters.values()):
         return  # its authors said how large it is
+    with networks.mistakes(name):
+        network = network_of(suite)
     sizes: list[int] = []
 
     def add(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
@@ -35,12 +40,18 @@ def check(suite: Suite) -> None:
     counting = register_module_parameter_registration_hook(add)
     try:
         with torch.device("meta"):  # tensors of a size, and no content
-            _, dim = load_class(card)(**choice.options).body(len(lookup.normalization(suite)[0]))
-            nn.Linear(dim, lookup.num_classes(suite))
+            _make(network, suite)
     except _TooDeep:
         raise _refusal(suite, f"more than {TENSORS:,} layers") from None
     except (RuntimeError, TypeError, OverflowError, MemoryError) as error:  # torch counts to 2**63
-        raise _refusal(suite, f"layers that torch cannot make: {shortened(str(error).partition(chr(10))[0])}") from None
+        if card.is_ours:
+            reason = shortened(str(error).partition("\n")[0])
+            raise _refusal(suite, f"layers that torch cannot make: {reason}") from None
+    except (UserError, KeyboardInterrupt):
+        raise
+    except BaseException:  # code of a user's may want content; it is built next, and what was counted is weighed first
+        if card.is_ours:
+            raise
     finally:
         counting.remove()
     needed, memory = BYTES * sum(sizes), _memory()
@@ -48,6 +59,15 @@ def check(suite: Suite) -> None:
         raise _refusal(
             suite, f"{sum(sizes):,} parameters, {_gibibytes(needed)} in training; this machine has {_gibibytes(memory)}"
         )
+
+
+def _make(network: Network, suite: Suite) -> None:
+    """All layers of a suite's network; a module of the user's is not tried out, for its tensors have no content."""
+    channels = len(lookup.normalization(suite)[0])
+    if isinstance(network, Factory):
+        network.made(channels)
+    else:
+        nn.Linear(network.body(channels)[1], lookup.num_classes(suite))
 
 
 def _refusal(suite: Suite, size: str) -> UserError:

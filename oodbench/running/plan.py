@@ -127,7 +127,7 @@ def plan(asked: Request) -> Plan:
     """Everything that can be wrong with a request is found here, before anything is fetched or trained."""
     if os.path.exists(asked.folder) and not os.path.isdir(asked.folder):
         raise UserError(f"the results folder '{asked.folder}' is a file; choose another with --results")
-    suite = suites.load(asked.suite, asked.preset).with_sets(asked.semantic, asked.covariate)
+    suite = suites.load(asked.suite, asked.preset).with_network(asked.model).with_sets(asked.semantic, asked.covariate)
     return of_suite(asked, suite.with_precision(asked.precision).with_threads(asked.cpu_threads))
 
 

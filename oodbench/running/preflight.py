@@ -19,7 +19,7 @@ from oodbench.learning.evaluation import TEST_SPLITS, rehearse
 from oodbench.learning.initial_weights import read_weights
 from oodbench.learning.loop import Loop
 from oodbench.learning.networks import Classifier
-from oodbench.running import network_size
+from oodbench.running import network_size, own_networks
 from oodbench.running.cells import Training
 from oodbench.running.mistakes import in_words, isolated
 from oodbench.running.plan import Plan
@@ -60,6 +60,7 @@ def check(plan: Plan, device: torch.device) -> None:
     if plan.todo:
         network_size.check(plan.suite)
         untrained = build_model(plan.suite, seed=0)  # which tells what is wrong with its options and weights
+        own_networks.rehearse(plan.suite, untrained, device)
         _rehearse(plan, untrained)
         _rehearse_scorers(plan, untrained, device)
     for training in plan.all_trainings.values():

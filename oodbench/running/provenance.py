@@ -2,7 +2,6 @@
 
 import platform
 import subprocess
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cache
@@ -14,15 +13,15 @@ import numpy as np
 import torch
 
 import oodbench
-from oodbench import digests
-from oodbench.config import identity
-from oodbench.config.cards import PACKAGE, catalogue
+from oodbench.config import identity, networks
+from oodbench.config.cards import PACKAGE, Card
 from oodbench.config.registry import Component, MethodSpec
 from oodbench.config.suite import Contents, Source
 from oodbench.data import lookup
 from oodbench.data.parts import Parts
 from oodbench.errors import printable, said
 from oodbench.learning.loop import Failed
+from oodbench.learning.state_digest import state_digest
 from oodbench.results.result import (
     ComponentRun,
     Config,
@@ -78,18 +77,21 @@ def result(
         machine=machine(),
         data=data(cell, parts),
         weights=weights_digest(network.model) if network else None,
-        notes={**(network.notes if network else {}), **_of_validation(cell, parts)},
+        notes={
+            **(network.notes if network else {}),
+            **of_validation(cell.method.scorer.card, parts, lookup.num_classes(cell.suite)),
+        },
         domain_accuracies=_observed(network.log) if network else [],
         seconds={stage: round(value, 4) for stage, value in seconds.items()},
         written=datetime.now(timezone.utc).isoformat(),
     )
 
 
-def _of_validation(cell: Cell, parts: Parts) -> dict[str, int]:
+def of_validation(scorer: Card, parts: Parts, classes: int) -> dict[str, int]:
     """Of a scorer that is fitted on ID validation images: how many there are of the rarest class, if they are few."""
-    if "validation" not in cell.method.scorer.card.needs:
+    if "validation" not in scorer.needs:
         return {}
-    rarest = int(np.bincount(parts.id_validation.labels, minlength=lookup.num_classes(cell.suite)).min())
+    rarest = int(np.bincount(parts.id_validation.labels, minlength=classes).min())
     return {"few_validation": rarest} if rarest < FEW_VALIDATION else {}
 
 
@@ -101,7 +103,7 @@ def _observed(log: list[dict[str, Any]]) -> list[EpochAccuracies]:
 def configuration(cell: Cell) -> Config:
     draw, origin = cell.training.draw, cell.drawn_from
     return Config(
-        suite=_recorded(cell.suite.contents),
+        suite=recorded(cell.suite.contents),
         setting=cell.setting,
         method=_method(cell.method, [each.trainer for each in reversed(cell.training.chain[:-1])]),
         recipe=cell.training.recipe,
@@ -112,8 +114,8 @@ def configuration(cell: Cell) -> Config:
     )
 
 
-def _recorded(contents: Contents) -> Contents:
-    """What was run of a suite file, not what else may be; of a folder its name, not its place."""
+def recorded(contents: Contents) -> Contents:
+    """What was run of a suite file, not what else may be; of a folder or a network's file its name, not its place."""
 
     def named(source: Source) -> Source:
         return replace(source, dataset=lookup.dataset(source.dataset).name)
@@ -121,10 +123,11 @@ def _recorded(contents: Contents) -> Contents:
     semantic = {name: named(source) for name, source in contents.semantic.items()}
     covariate = {name: named(source) for name, source in contents.covariate.items()}
     contents = replace(contents, id=named(contents.id), semantic=semantic, covariate=covariate)
-    return replace(contents, presets={}, methods={}, sweeps={}, search={})
+    network = networks.recorded(contents.network)
+    return replace(contents, network=network, presets={}, methods={}, sweeps={}, search={})
 
 
-def _component(part: Component) -> ComponentRun:
+def component(part: Component) -> ComponentRun:
     return ComponentRun(part.card.name, part.card.display, identity.of_card(part.card), part.values, dict(part.changed))
 
 
@@ -133,16 +136,17 @@ def _method(method: MethodSpec, starts_from: list[Component]) -> MethodRun:
         method.name,
         method.display,
         method.group,
-        _component(method.trainer),
-        _component(method.scorer),
-        [_component(each) for each in starts_from],
+        component(method.trainer),
+        component(method.scorer),
+        [component(each) for each in starts_from],
     )
 
 
 def _code(cell: Cell) -> dict[str, str]:
     contents = cell.suite.contents
     code = {name: identity.of_harness(name) for name in (*keys.TRAINING, *keys.SCORING)}
-    code["network"] = identity.of_card(catalogue("networks")[contents.network.name])
+    network = keys.network_code(contents.network)
+    code |= {"network": network.pop("code"), **network}
     if contents.corruptions is not None:
         code["corruptions"] = identity.of_family(contents.corruptions)
     if contents.id.embed is not None:
@@ -216,8 +220,3 @@ def device_name(device: torch.device, *flags: str) -> str:
 
 def weights_digest(model: torch.nn.Module) -> str:
     return state_digest(model.state_dict())
-
-
-def state_digest(state: Mapping[str, torch.Tensor]) -> str:
-    tensors = sorted(state.items())
-    return digests.of_bytes(*(name.encode() + t.detach().cpu().contiguous().numpy().tobytes() for name, t in tensors))

@@ -2,21 +2,28 @@
 
 import json
 import shlex
+from collections.abc import Collection
 from typing import Any
 
+from oodbench.config import networks
 from oodbench.config import suite as suites
-from oodbench.config.registry import MethodSpec, Registry
+from oodbench.config.cards import catalogue
+from oodbench.config.registry import Component, MethodSpec, Registry
 from oodbench.config.schema import values_of
 from oodbench.config.stated import Stated
 from oodbench.config.suite import FOLDER, Contents, Suite
 from oodbench.config.validation import RECIPE
 from oodbench.errors import UserError
-from oodbench.results.result import Result
+from oodbench.results.result import ComponentRun, GivenRun, Result
+
+OF_PYTHON = ("an array", "a DataLoader")  # the sources of sets that no command can name
 
 
 def command(result: Result) -> tuple[str, list[str]]:
     """The command, and remarks on where it may differ from what ran."""
     remarks: list[str] = []
+    if result.config.given is not None:
+        return shlex.join(_of_given(result, result.config.given, remarks)), remarks
     words = ["oodbench", "run", "--suite", result.suite]
     if result.preset is not None:
         words += ["--preset", result.preset]
@@ -31,7 +38,7 @@ def command(result: Result) -> tuple[str, list[str]]:
     today = _with_own_recipes(suite, stated, method).contents
     assignments = [*_method_values(result, method if here else None), *_suite_values(result, today, remarks)]
     words += [word for each in assignments for word in ("--set", each)]
-    words += _sets(result, remarks)
+    words += [*_model(result, today, remarks), *_sets(result, remarks)]
     if result.draw:
         words += ["--draws", str(result.draw + 1)]
     words += ["--seeds", str(result.seed), *_how(result, today)]
@@ -42,6 +49,67 @@ def command(result: Result) -> tuple[str, list[str]]:
         words += ["--plugin", "FILE.py"]
         remarks.append(f"'{result.config.method.name}' is not shipped with oodbench; FILE.py is its file")
     return shlex.join(words), remarks
+
+
+def _of_given(result: Result, given: GivenRun, remarks: list[str]) -> list[str]:
+    """What evaluates a network of the user's again, under this scorer."""
+    words = ["oodbench", "evaluate"]
+    method, scorer = result.config.method, result.config.method.scorer
+    if method.name != scorer.name:  # which is named after the network, and the suite is not
+        words += ["--suite", result.suite, *(["--preset", result.preset] if result.preset is not None else [])]
+        words += _sets(result, remarks)
+    else:
+        words += _given_sets(result, remarks)
+    words += _given_network(given, remarks)
+    words += ["--scorers", scorer.name]
+    registry = Registry()
+    today = registry.method(scorer.name).scorer if scorer.name in registry.cards else None
+    words += [word for each in _component_values(scorer, today, drawn=()) for word in ("--set", each)]
+    words += ["--cpu-threads", str(result.config.threads)] if result.device.startswith("cpu") else ["--device", "cuda"]
+    if today is None:
+        words += ["--plugin", "FILE.py"]
+        remarks.append(f"'{scorer.name}' is not shipped with oodbench; FILE.py is its file")
+    return words
+
+
+def _given_network(given: GivenRun, remarks: list[str]) -> list[str]:
+    words = ["--model", given.model]
+    if ":" not in given.model:
+        words = ["--model", "FILE.py:FUNCTION"]
+        remarks.append(f"the network was '{given.model}' in Python; FUNCTION in FILE.py returns such a module")
+    if given.weights is not None:
+        words += ["--weights", given.weights]
+        remarks.append(f"'{given.weights}' is a file's name without its folder")
+    remarks.append(f"the network with its weights has the digest {given.digest}")
+    words += ["--name", given.name]
+    words += ["--head", given.head] if given.head is not None else []
+    stated = given.preprocessing
+    if stated.get("stated_by") == "the user":
+        between = {"mean": ",", "std": ",", "size": "x"}
+        for name in [each for each in between if stated.get(each)]:
+            words += [f"--{name}", between[name].join(map(str, stated[name]))]
+    if given.classes is not None:
+        remarks.append(f"{len(given.classes)} of the network's outputs counted, those of the ID classes by name")
+    return words
+
+
+def _given_sets(result: Result, remarks: list[str]) -> list[str]:
+    """The sets of the setting and, where they were a set of their own, the training images."""
+    contents, setting, sets = result.config.suite, result.config.setting, result.data.sets
+    texts = {"id": contents.id.dataset}
+    for kind, sources in (("covariate", contents.covariate), ("semantic", contents.semantic)):
+        name = getattr(setting, kind)
+        texts |= {kind: sources[name].dataset} if name in sources else {}
+    known = {contents.id.dataset.removeprefix(FOLDER), *contents.covariate, *contents.semantic}
+    train = next((name for name in sets if name not in known), None)
+    if train is not None:
+        texts["train"] = train if train in catalogue("datasets") else f"{FOLDER}{train}"
+    if any(text.startswith(FOLDER) for text in texts.values()):
+        remarks.append(f"put the folder's path after '{FOLDER}'; a result records only its name")
+    for name in [text.removeprefix(FOLDER) for text in texts.values()]:
+        if name in sets and sets[name].source in OF_PYTHON:
+            remarks.append(f"'{name}' was {sets[name].source} in Python; oodbench.evaluate takes it again")
+    return [word for kind, text in texts.items() for word in (f"--{kind}", text)]
 
 
 def _stated(suite: Suite) -> Stated:
@@ -77,13 +145,17 @@ def _method_values(result: Result, today: MethodSpec | None) -> list[str]:
     parts = (today.trainer, today.scorer) if today is not None else (None, None)
     assignments = []
     for each, part in zip((ran.trainer, ran.scorer), parts, strict=True):
-        values = dict(each.changed)
-        if part is not None:
-            drawn = part.card.search if result.draw else {}
-            known = [key for key in each.values if key in part.values and key not in drawn]
-            values |= {key: each.values[key] for key in known if each.values[key] != part.values[key]}
-        assignments += [f"{each.name}.{key}={_text(value)}" for key, value in values.items()]
+        drawn = part.card.search if part is not None and result.draw else {}
+        assignments += _component_values(each, part, drawn)
     return assignments
+
+
+def _component_values(ran: ComponentRun, today: Component | None, drawn: Collection[str]) -> list[str]:
+    values = dict(ran.changed)
+    if today is not None:
+        known = [key for key in ran.values if key in today.values and key not in drawn]
+        values |= {key: ran.values[key] for key in known if ran.values[key] != today.values[key]}
+    return [f"{ran.name}.{key}={_text(value)}" for key, value in values.items()]
 
 
 def _suite_values(result: Result, today: Contents, remarks: list[str]) -> list[str]:
@@ -91,15 +163,24 @@ def _suite_values(result: Result, today: Contents, remarks: list[str]) -> list[s
     ran = result.config.suite
     assignments = _differing("id", values_of(ran.id), values_of(today.id) | {"dataset": ran.id.dataset})
     assignments += _differing("splits", values_of(ran.splits), values_of(today.splits))
-    if ran.network.name == today.network.name:
-        assignments += _differing("network", ran.network.options, today.network.options)
-    else:
-        remarks.append(f"it ran with the network {ran.network.name}; the suite has {today.network.name} today")
+    same = ran.network.name == networks.recorded(today.network).name
+    assignments += _differing("network", ran.network.options, today.network.options if same else {})
     assignments += _recipe_values(result, today, remarks)
     for key in ("defaults", "corruptions", "wild", "mixture"):
         if getattr(ran, key) != getattr(today, key):
             remarks.append(f"the suite's file has changed since: it ran with {key} {getattr(ran, key)}")
     return assignments
+
+
+def _model(result: Result, today: Contents, remarks: list[str]) -> list[str]:
+    """The network, where the suite has another today; a result records only the name of a user's file."""
+    ran = result.config.suite.network.name
+    if ran == networks.recorded(today.network).name:
+        return []
+    code = result.config.code.get("network")
+    if networks.is_file(ran):
+        remarks.append(f"'{ran.rpartition(':')[0]}' is the file of its network, which was {code}; give its path")
+    return ["--model", ran]
 
 
 def _recipe_values(result: Result, today: Contents, remarks: list[str]) -> list[str]:

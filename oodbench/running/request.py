@@ -40,6 +40,7 @@ class Request:
     selection: str = TRAINING_DOMAIN
     preset: str | None = None
     plugins: tuple[str, ...] = ()
+    model: str | None = None  # FILE.py:function, timm:NAME or the name of a network; None: the suite's network
     init: str | None = None
     results: str = "results"
     device: str = "auto"
@@ -66,7 +67,15 @@ class Request:
                 raise UserError(f"seed {seed} is negative; seeds are whole numbers from 0")
             if seed >= 2**63:
                 raise UserError(f"seed {shown(seed)} is too large; choose one of at most 18 digits")
-        for text in [self.suite, self.results, self.init or "", *self.plugins, *self.semantic, *self.covariate]:
+        for text in [
+            self.suite,
+            self.results,
+            self.init or "",
+            self.model or "",
+            *self.plugins,
+            *self.semantic,
+            *self.covariate,
+        ]:
             _check_name(text)
         if self.draws < 1:
             raise UserError(f"{self.draws} draws are none; choose --draws 1, which is what the suite says, or more")
@@ -127,6 +136,10 @@ def _normal(name: str, value: Any) -> Any:
     if name in LISTS:
         each = [value] if isinstance(value, str | os.PathLike) else value
         return tuple(str(os.fspath(word)) if isinstance(word, os.PathLike) else word for word in each)
+    if name == "model" and not isinstance(value, str):
+        raise UserError(
+            f"a run takes no {type(value).__name__} as its model; name a function that makes it, FILE.py:build"
+        )
     if name in PATHS and isinstance(value, os.PathLike):
         return os.fspath(value)
     return value

@@ -9,7 +9,7 @@ from oodbench import files
 from oodbench.data import availability, store
 from oodbench.errors import UserError
 from oodbench.results.rescore import NotRescored, is_current, rescore
-from oodbench.results.result import Result, read
+from oodbench.results.result import OUTPUTS, Result, read
 from oodbench.running.plan import Plan, plan
 from oodbench.running.reporting import Reporter
 from oodbench.running.request import Request
@@ -88,7 +88,8 @@ def _sweep(planned: Plan) -> None:
     store.sweep()
     home, suite = planned.folder, planned.folder / planned.suite.label
     with suppress(OSError):  # a folder that nobody may list
-        for folder, pattern in ((home, ".*"), (home, "*/.*"), (suite, "*/.*"), (suite, "*/*/.*")):
+        places = [(home, ".*"), (home, "*/.*"), (home / OUTPUTS, "*/.*"), (suite, "*/.*"), (suite, "*/*/.*")]
+        for folder, pattern in places:
             files.sweep(folder.glob(pattern))
 
 

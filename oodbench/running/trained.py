@@ -12,25 +12,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oodbench.config.cards import catalogue, load_class
+from oodbench.config import networks
+from oodbench.config.cards import FACTORY, load_class
 from oodbench.config.registry import Registry
 from oodbench.config.schema import conform
 from oodbench.config.suite import Setting, Suite
-from oodbench.data import lookup
+from oodbench.data import lookup, views
 from oodbench.data.parts import Parts, mixed_validation
 from oodbench.errors import UserError
 from oodbench.learning import precision
 from oodbench.learning.batches import Data, Split, WildMixture
 from oodbench.learning.checkpoint import fits_module, load_state, load_tensors, save_tensors
+from oodbench.learning.factories import Factory
 from oodbench.learning.initial_weights import describe, read_weights
 from oodbench.learning.loop import Loop
 from oodbench.learning.networks import Classifier, Network
 from oodbench.learning.rows import as_rows
+from oodbench.learning.state_digest import state_digest
 from oodbench.results.plain import as_plain
 from oodbench.results.result import WEIGHTS, EpochAccuracies, Result
+from oodbench.running import keys
 from oodbench.running.cells import Training
 from oodbench.running.plan import cell_of
-from oodbench.running.provenance import state_digest
 from oodbench.running.repeat import command
 from oodbench.seeds import derive
 
@@ -43,11 +46,31 @@ def build_model(suite: Suite, seed: int) -> Classifier:
     """The suite's network with the initial weights that a seed gives, the same for every trainer."""
     contents = suite.contents
     mean, std = lookup.normalization(suite)
-    network: Network = load_class(catalogue("networks")[contents.network.name])(**contents.network.options)
-    torch.manual_seed(derive(seed, "init"))
-    body, dim = network.body(len(mean))
-    model = precision.classifier(contents.precision)(body, dim, lookup.num_classes(suite), mean, std)
-    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch leaves this form untyped
+    with networks.mistakes(contents.network.name):
+        network = network_of(suite)
+        torch.manual_seed(derive(seed, "init"))
+        body, dim = network.body(len(mean))
+        model = precision.classifier(contents.precision)(body, dim, lookup.num_classes(suite), mean, std)
+    if isinstance(network, Factory):  # written for the order that torch has, in which `view` joins rows
+        model.memory_format = torch.contiguous_format
+    return model.to(memory_format=model.memory_format)  # type: ignore[call-overload]  # torch leaves this form untyped
+
+
+def network_of(suite: Suite) -> Network:
+    """What makes the bodies of a suite's classifiers."""
+    choice = suite.contents.network
+    card = networks.card(choice.name)
+    loaded: Any = load_class(card)
+    if card.kind != FACTORY:
+        network: Network = loaded(**choice.options)
+        return network
+    classes, side = lookup.num_classes(suite), image_side(suite)
+    return Factory(loaded, choice.name, card.path, card.needs, choice.options, classes, side)
+
+
+def image_side(suite: Suite) -> int:
+    """How wide and high what a network is given is."""
+    return 1 if suite.contents.id.embed is not None else views.side(suite)
 
 
 def training_data(suite: Suite, parts: Parts, setting: Setting | None) -> Data:
@@ -248,11 +271,37 @@ def _filled(model: Classifier, training: Training, contents: dict[str, Any], pat
     return Trained(frozen(model), contents["log"], contents["notes"], contents["seconds"])
 
 
+def check_network(result: Result) -> None:
+    """A network of the user's must be the very code that ran: weights may fit another that computes otherwise."""
+    choice, ran = result.config.suite.network, result.config.code.get("network")
+    try:
+        here = keys.network_code(choice)["code"]
+    except UserError as error:
+        raise UserError(
+            f"the network '{choice.name}' of this result is not here ({error}); go to the folder that holds its file, "
+            'or bring it: oodbench.load(result, plugins=["FOLDER/FILE.py"])'
+        ) from None
+    if not networks.card(choice.name).is_ours and here != ran:
+        raise UserError(f"the network '{choice.name}' is {here} here and was {ran}; bring its file as it was")
+
+
+def check_trained(result: Result) -> None:
+    """A network that was given is its owner's: a result says which one it was, and has none of it."""
+    given = result.config.given
+    if given is not None:
+        raise UserError(
+            f"the network '{given.name}' was given and is not stored with its results; to score images with it, make a "
+            "detector with oodbench.fit and read it with oodbench.Detector.load"
+        )
+
+
 def _of_result(result: Result, folder: Path, device: torch.device, registry: Registry) -> Trained:
     """By the name of its training or, where a file has another name, by the digest of its weights."""
     run = f"'{result.method}', seed {result.seed}"
+    check_trained(result)
     if result.weights is None:
         raise UserError(f"{run}, failed and has no network; run it again")
+    check_network(result)
     training = cell_of(result, registry, folder).training
     named = weights_file(result.training, folder)
     for path in [named, *sorted(set((folder / WEIGHTS).glob("*.pt")) - {named})]:

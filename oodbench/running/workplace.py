@@ -15,6 +15,7 @@ from oodbench.learning.evaluation import Evaluation, KeyedScorer
 from oodbench.learning.isolation import State
 from oodbench.learning.loop import Failed
 from oodbench.running.cells import Training
+from oodbench.running.kept_outputs import KeptOutputs
 from oodbench.running.reporting import Reporter, Silent, training_name, waiting_for
 from oodbench.running.trained import Trained, weights_file
 
@@ -25,7 +26,7 @@ class Options:
 
     compile: bool = False  # the network's body, on a GPU; on a CPU it would only cost
     deterministic: bool = False
-    keep_outputs: bool = False  # features and logits of every pass on disk, and read from there
+    keep_outputs: bool = False  # features and logits on disk, and read from there
     take_over: bool = False  # instead of waiting for another process, do what it holds here too
 
 
@@ -108,6 +109,7 @@ class Last:
     network: Trained
     expected: list[KeyedScorer] = field(default_factory=list)  # of the cells that will be scored with it
     evaluation: Evaluation | None = None
+    kept: KeptOutputs | None = None  # with --keep-outputs
 
 
 @contextmanager

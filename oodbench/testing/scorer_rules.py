@@ -153,6 +153,35 @@ def reads_no_labels(subject: Subject, problem: Toy) -> None:
     require(torch.equal(scores_of(scorer, labelled), scores), "with labels the scores are others")
 
 
+class WatchedImages(Tensor):
+    """Images that note whether anybody looks at more than how many there are."""
+
+    looked = False
+    # What `Outputs` itself does with the images of some rows, whoever asks for these.
+    passed_on = frozenset({Tensor.__getitem__, Tensor.__len__, Tensor.shape.__get__})  # type: ignore[attr-defined]
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        WatchedImages.looked |= function not in cls.passed_on
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+def watched(out: Outputs) -> Outputs:
+    assert isinstance(out.images, Tensor)
+    return replace(out, images=out.images.as_subclass(WatchedImages))
+
+
+@rule("Scorer", "defaults", "it needs images if, and only if, it goes back to them")
+def says_that_it_needs_images(subject: Subject, problem: Toy) -> None:
+    # With other values one may go back that does not by default: where there are no images, it is told so then.
+    train, validation, unseen = map(watched, subject.outputs(problem))
+    WatchedImages.looked = False
+    scores_of(subject.fitted(train, validation), unseen)
+    says, looks = "images" in subject.card.needs, WatchedImages.looked
+    require(says or not looks, f'it looks at images; add "images" to needs of class {subject.card.class_name}')
+    require(looks or not says, f'it looks at no image; take "images" out of needs of class {subject.card.class_name}')
+
+
 @rule("Scorer", "values", "scores stay on the device of the tensors")
 def scores_where_it_is(subject: Subject, problem: Toy) -> None:
     train, validation, unseen = subject.outputs(problem)

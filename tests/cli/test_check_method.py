@@ -138,6 +138,22 @@ BROKEN = [
     ),
     (
         "Scorer",
+        [score("out.logits.amax(dim=-1) + torch.cat([x.mean(dim=(1, 2, 3)) for x in out.inputs()])")],
+        "it needs images if, and only if, it goes back to them: it looks at images; ",
+        'add "images" to needs of class Mine',
+    ),
+    (
+        "Scorer",
+        [score("out.logits.amax(dim=-1) + out.images.double().mean(dim=(1, 2, 3))")],
+        "it looks at images; ",
+    ),
+    (
+        "Scorer",
+        ["needs: ClassVar[frozenset[str]] = frozenset({'images'})", score("out.rows(slice(None)).logits.amax(dim=-1)")],
+        'it looks at no image; take "images" out of needs of class Mine',
+    ),
+    (
+        "Scorer",
         [score("out.logits.amax(dim=-1) + torch.zeros(len(out.logits))")],
         "scores stay on the device of the tensors: RuntimeError at ",
         "mine.py:18: ",

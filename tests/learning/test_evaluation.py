@@ -1,10 +1,13 @@
 """Evaluation as a whole: what is passed and scored, and in which pieces."""
 
+import weakref
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from data_files import write
+from stand_ins import data_in, picture
 
 import oodbench
 from oodbench.config import suite as suites
@@ -199,3 +202,89 @@ def test_a_scorer_that_is_fitted_on_other_validation_images_stays_fitted_on_the_
     first, second = (together.fitted(counting, parts.id_validation)[0] for parts in (PARTS, fewer))
     assert (first.rows, second.rows) == (len(PARTS.id_validation), 7)
     assert not hasattr(counting.scorer, "rows")
+
+
+def test_two_folders_of_one_name_get_scores_of_their_own(tmp_path):
+    random = np.random.default_rng(0)
+    names = [f"{kind}/{i}.png" for kind in "ab" for i in range(9)]
+    places = [write(tmp_path / above / "scenes", {name: picture(random, side=8) for name in names}) for above in "ab"]
+    with data_in(tmp_path / "data"):
+        suite = suites.load("digits-c", "smoke").with_sets([f"folder:{places[0]}"], [f"folder:{places[1]}"])
+        setting = next(each for each in suite.settings if each.semantic == each.covariate == "scenes")
+        parts = build_parts(suite, setting, 0)
+        rows = np.arange(4)
+        semantic, covariate = (
+            replace(part, chosen=rows, rows=rows, labels=rows) for part in (parts.semantic, parts.covariate)
+        )
+        parts = replace(parts, semantic=semantic, covariate=covariate)
+        assert semantic.digest == covariate.digest and semantic.key != covariate.key
+        together, alone = (Evaluation(frozen(build_model(suite, 0)), parts.labelled) for _ in range(2))
+        found = scores(together.score(of("msp"), parts))
+        assert not np.array_equal(found["semantic"], found["covariate"])
+        swapped = scores(alone.score(of("msp"), replace(parts, semantic=covariate, covariate=semantic)))
+        np.testing.assert_array_equal(found["semantic"], swapped["covariate"])
+
+
+def test_images_whose_outputs_are_known_do_not_pass(monkeypatch):
+    model = frozen(build_model(SUITE, 0))
+    expected = {name: scores(Evaluation(model, PARTS.labelled).score(of(name), PARTS)) for name in ("msp", "knn")}
+    known = {}
+    for part in (PARTS.labelled, PARTS.id, PARTS.covariate, PARTS.semantic):
+        known[part.key] = outputs.forward(model, torch.from_numpy(part.images), torch.from_numpy(part.labels))
+    monkeypatch.setattr(evaluation, "forward_reading", lambda *_: pytest.fail("passed again"))
+    knowing = Evaluation(model, PARTS.labelled, known=known)
+    for name, own in expected.items():
+        found = knowing.score(of(name), PARTS)
+        assert_same(scores(found), own)
+        assert found[1]["forward"] == 0
+
+
+def test_a_split_without_images_is_left_out():
+    nothing = PARTS.id.take(slice(0))
+    for name in ("covariate", "semantic"):
+        found, _ = evaluated().score(of("msp"), replace(PARTS, **{name: nothing}))
+        assert found.keys() == {"id", "covariate", "semantic"} - {name}
+
+
+BANKS = ("knn", "nnguide", "relation")
+
+
+def test_a_bank_in_half_precision_is_one_for_all_and_gives_nearly_the_same_scores():
+    whole, half = (
+        Evaluation(frozen(build_model(SUITE, 0)), PARTS.labelled, [*map(of, BANKS)], half_bank=asked)
+        for asked in (False, True)
+    )
+    for name in BANKS:
+        found, own = scores(half.score(of(name), PARTS)), scores(whole.score(of(name), PARTS))
+        for split in own:
+            assert 0 < np.abs(found[split] - own[split]).max() < 0.002 * np.ptp(own[split])
+    (bank_,) = {
+        id(each): each for each in (half.fitted(of(name), PARTS.id_validation)[0].bank for name in BANKS)
+    }.values()
+    assert bank_.dtype == torch.float16 and bank_.shape[0] == len(PARTS.labelled)
+
+
+def test_with_a_half_bank_the_training_rows_are_not_in_memory_otherwise_while_images_are_scored():
+    model = frozen(build_model(SUITE, 0))
+    half = Evaluation(model, PARTS.labelled, [of("knn"), of("mahalanobis"), of("msp")], half_bank=True)
+    rows = weakref.ref(half.outputs(PARTS.labelled, labels=True)[0].features)
+    half.score(of("msp"), PARTS)
+    assert rows() is None
+    for name in ("mahalanobis", "vim"):  # fitted before, and passed again for
+        assert_same(
+            scores(half.score(of(name), PARTS)), scores(Evaluation(model, PARTS.labelled).score(of(name), PARTS))
+        )
+
+
+def test_features_too_large_for_half_precision_have_a_half_bank_all_the_same():
+    rows = 1e6 * torch.randn(9000, 4, generator=torch.Generator().manual_seed(0))
+    small = bank.halved(rows)
+    assert small.dtype == torch.float16
+    torch.testing.assert_close(outputs.unit(small), outputs.unit(rows), rtol=0, atol=1e-3)
+
+
+def test_a_half_bank_of_somebody_else_s_scorer_is_its_own():
+    theirs = KeyedScorer(KNN(3), "theirs", "theirs", shipped=False)
+    half = Evaluation(frozen(build_model(SUITE, 0)), PARTS.labelled, half_bank=True)
+    own, ours = (half.fitted(each, PARTS.id_validation)[0].bank for each in (theirs, of("knn")))
+    assert own.dtype == ours.dtype == torch.float16 and torch.equal(own, ours) and own is not ours

@@ -88,6 +88,15 @@ def test_a_scorer_fits_the_training_rows_and_scores_two(name):
     hold(scorer_rules.scores_two_rows, name)
 
 
+@pytest.mark.parametrize("name", SCORERS)
+def test_a_scorer_needs_images_if_and_only_if_it_goes_back_to_them(name):
+    hold(scorer_rules.says_that_it_needs_images, name)
+
+
+def test_two_scorers_go_back_to_the_images_unless_more_is_asked_for():
+    assert {name for name in SCORERS if "images" in CARDS[name].needs} == {"adascale", "odin"}
+
+
 @every_scorer_case
 def test_scores_are_one_finite_number_per_row(name, values):
     hold(scorer_rules.one_finite_number_per_row, name, values)

@@ -1,6 +1,7 @@
 """What `--precision`, `--compile`, `--deterministic` and `--keep-outputs` do, and where they are refused."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,14 +10,20 @@ from command_line import SUITE_FILE, assert_done, assert_refused, oodbench, smok
 from planned import plan_of
 from test_method_contract import SCORERS, fitted, make, reading
 
+from oodbench import load, read_results
 from oodbench.config import suite as suites
+from oodbench.config.registry import Registry
+from oodbench.data.parts import build_parts
 from oodbench.errors import UserError
-from oodbench.learning import precision
-from oodbench.learning.checkpoint import save_tensors
+from oodbench.learning import exchange, precision
+from oodbench.learning.evaluation import Evaluation
 from oodbench.learning.method import Loop
 from oodbench.learning.networks import Classifier
 from oodbench.learning.outputs import forward
 from oodbench.learning.precision import Bfloat16Classifier
+from oodbench.learning.without_images import as_evaluation
+from oodbench.results.result import read_scores
+from oodbench.running.execution import keyed
 from oodbench.testing.scorer_rules import scores_of
 from oodbench.testing.toy_problem import Toy
 
@@ -214,10 +221,14 @@ def test_what_cannot_be_repeated_fails_its_cell_under_deterministic_alone(tmp_pa
 
 @pytest.fixture
 def kept(tmp_path):
-    """A results folder with the outputs of one network on four parts."""
+    """A results folder with the outputs of one network in one setting."""
     assert_done(smoke(tmp_path, "msp", "--setting", "unseen-digits", "--keep-outputs"))
-    assert len(list((tmp_path / "outputs").iterdir())) == 4
     return tmp_path
+
+
+def file_of(folder):
+    (path,) = [path for path in (folder / "outputs").rglob("*") if path.is_file()]
+    return path
 
 
 def score(folder, method):
@@ -225,31 +236,84 @@ def score(folder, method):
     return result(folder, method)
 
 
+def changed(path, **values):
+    """A file written as ours are, with other contents."""
+    arrays = exchange.read(path)
+    exchange.write(path, replace(arrays, **{name: change(getattr(arrays, name)) for name, change in values.items()}))
+
+
+def in_part(name, **values):
+    """Other contents of one part."""
+
+    def change(parts):
+        found = {what: None if each is None else each(getattr(parts[name], what)) for what, each in values.items()}
+        return {**parts, name: replace(parts[name], **found)}
+
+    return change
+
+
 def test_outputs_are_kept_only_if_asked(tmp_path):
     assert_done(smoke(tmp_path, "msp", "--setting", "unseen-digits"))
     assert not (tmp_path / "outputs").exists()
 
 
+def test_kept_outputs_are_a_file_of_arrays_for_each_training_and_setting(kept):
+    path = file_of(kept)
+    assert path.relative_to(kept).parts == ("outputs", result(kept)["training"], "unseen-digits.safetensors")
+    arrays = exchange.read(path)
+    suite = suites.load("digits-c", "smoke")
+    parts = build_parts(suite, suite.setting("unseen-digits"), 0)
+    by_name = {"train": parts.labelled, "validation": parts.id_validation, "id": parts.id}
+    by_name |= {f"covariate_{suite.setting('unseen-digits').covariate}": parts.covariate}
+    assert arrays.parts.keys() == {*by_name, "semantic_unseen-digits"}
+    for name, part in by_name.items():
+        assert arrays.parts[name].labels.tolist() == part.labels.tolist()
+    assert arrays.parts["semantic_unseen-digits"].labels is None
+    model = load(next(iter(read_results(kept)))).model
+    assert torch.equal(arrays.weight, model.head.weight) and torch.equal(arrays.bias, model.head.bias)
+    assert torch.equal(arrays.parts["id"].features, forward(model, torch.from_numpy(parts.id.images)).features)
+
+
+def test_every_setting_has_a_file_of_its_own(tmp_path):
+    assert_done(smoke(tmp_path, "msp", "--keep-outputs"))
+    names = {path.stem for path in (tmp_path / "outputs").glob("*/*.safetensors")}
+    assert names == {each.setting for each in read_results(tmp_path)} and len(names) == 2
+
+
+def test_scorers_on_a_file_that_was_kept_give_the_numbers_of_the_run_that_wrote_it(tmp_path):
+    methods = ["energy", "gen", "kl-matching", "knn", "mahalanobis", "msp", "vim"]
+    assert_done(smoke(tmp_path, ",".join(methods), "--setting", "unseen-digits", "--keep-outputs"))
+    given = as_evaluation(exchange.read(file_of(tmp_path)), CPU)
+    assert not given.remarks
+    evaluation = Evaluation(given.model, given.images["train"], known=given.known)
+    (covariate,) = (name for name in given.images if name.startswith("covariate"))
+    for method in methods:
+        scored, _ = evaluation.score(
+            keyed(Registry().method(method).scorer), given.parts(covariate, "semantic_unseen-digits")
+        )
+        for split, stored in read_scores(
+            next(each.path for each in read_results(tmp_path) if each.method == method)
+        ).items():
+            assert (scored[split].scores == stored.scores).all(), (method, split)
+            assert (scored[split].predictions == stored.predictions).all()
+
+
 def test_another_scorer_reads_the_kept_outputs_and_scores_as_without_them(kept, tmp_path_factory):
-    stamps = {path: path.stat().st_mtime_ns for path in (kept / "outputs").iterdir()}
+    path = file_of(kept)
+    stamp = path.stat().st_mtime_ns
     read = score(kept, "knn")
-    assert {path: path.stat().st_mtime_ns for path in (kept / "outputs").iterdir()} == stamps
+    assert path.stat().st_mtime_ns == stamp
     assert read["seconds"]["forward"] == result(kept)["seconds"]["forward"]  # what the pass took when it was made
     other = tmp_path_factory.mktemp("other")
     assert_done(smoke(other, "knn", "--setting", "unseen-digits"))
     assert read["metrics"] == result(other, "knn")["metrics"]
-    for path in stamps:  # they are read indeed: with other contents, other numbers
-        contents = torch.load(path, weights_only=True)
-        del contents["digest"]
-        save_tensors(path, {**contents, "logits": contents["logits"].flip(1)})
+    # They are read indeed: with other contents, other numbers.
+    changed(path, weight=lambda own: own.flip(0), bias=lambda own: own.flip(0), parts=flipped)
     assert score(kept, "energy")["metrics"]["id_acc"] < 0.5
 
 
-def changed(path, **values):
-    """Outputs written as ours are, with other contents."""
-    contents = torch.load(path, weights_only=True)
-    del contents["digest"]
-    save_tensors(path, {**contents, **{k: v(contents[k]) if callable(v) else v for k, v in values.items()}})
+def flipped(parts):
+    return {name: replace(part, logits=part.logits.flip(1)) for name, part in parts.items()}
 
 
 @pytest.mark.parametrize(
@@ -257,22 +321,42 @@ def changed(path, **values):
     [
         lambda path: path.write_bytes(path.read_bytes()[:-300]),
         lambda path: path.write_bytes(b""),
-        lambda path: save_tensors(path, {"features": torch.zeros(3, 2), "logits": torch.zeros(3, 4), "seconds": 0.0}),
+        lambda path: path.write_bytes(path.read_bytes()[:-300] + bytes(300)),
         lambda path: torch.save([1, 2], path),
-        lambda path: save_tensors(path, {"features": 1, "logits": 2, "seconds": 0.0}),
-        lambda path: changed(path, seconds="long"),
-        lambda path: changed(path, seconds=None, more=1),
-        lambda path: changed(path, logits=lambda own: own.double()),
-        lambda path: changed(path, features=lambda own: own.int()),
+        lambda path: changed(path, notes=lambda own: {**own, "passes": own["passes"].replace("seconds", "minutes")}),
+        lambda path: changed(path, notes=lambda own: {**own, "passes": "[" * 100_000}),
+        lambda path: changed(path, notes=lambda own: {"network": own["network"]}),
+        lambda path: changed(path, notes=lambda own: {**own, "network": "another"}, parts=flipped),
+        lambda path: changed(path, notes=lambda own: {**own, "passes": other_images(own["passes"])}),
+        lambda path: changed(path, parts=lambda own: {name: own[name] for name in ("train", "id")}),
+        lambda path: changed(path, parts=in_part("id", logits=torch.Tensor.double)),
+        lambda path: changed(path, parts=in_part("id", features=lambda own: own[:9], logits=lambda own: own[:9],
+                                                 labels=lambda own: own[:9])),
+        lambda path: changed(path, parts=in_part("id", logits=None)),
+        lambda path: changed(path, parts=in_part("train", features=lambda own: own * torch.nan)),
     ],
-)
-def test_damaged_outputs_are_made_again(kept, damage):
-    before = {path: path.read_bytes() for path in (kept / "outputs").iterdir()}
-    whole = {path: torch.load(path, weights_only=True)["logits"] for path in before}
-    for path in before:
-        damage(path)
+)  # fmt: skip
+def test_what_is_damaged_or_of_another_network_or_other_images_is_made_again(kept, damage):
+    path = file_of(kept)
+    whole = exchange.read(path).digest
+    damage(path)
     score(kept, "energy")
-    assert all(torch.equal(torch.load(path, weights_only=True)["logits"], whole[path]) for path in before)
+    assert exchange.read(path).digest == whole
+
+
+def other_images(passes):
+    """The notes of a file whose ID images were others."""
+    own = json.loads(passes)
+    return json.dumps(own | {"id": own["id"] | {"images": "0123456789abcdef"}})
+
+
+def test_a_scorer_of_feature_maps_passes_the_images_again_and_the_file_stays_true(kept, tmp_path_factory):
+    whole = exchange.read(file_of(kept)).digest
+    read = score(kept, "rankfeat")
+    other = tmp_path_factory.mktemp("other")
+    assert_done(smoke(other, "rankfeat", "--setting", "unseen-digits"))
+    assert read["metrics"] == result(other, "rankfeat")["metrics"]
+    assert exchange.read(file_of(kept)).digest == whole
 
 
 def test_tables_pass_over_the_kept_outputs(kept):

@@ -203,6 +203,29 @@ def test_a_folder_counts_by_its_content_and_not_by_its_place(home, tmp_path):
     assert keys(with_folder(here)) == before and not set(keys(with_folder(there))) & set(before)
 
 
+def test_of_two_folders_with_one_name_both_count(home, tmp_path):
+    random = np.random.default_rng(0)
+    one, other = (
+        write(tmp_path / above / "odd", {f"{i}.png": picture(random, side=8) for i in range(10)}) for above in "ab"
+    )
+
+    def both():
+        lookup.dataset.cache_clear()
+        suite = suites.load("digits-c").with_sets([f"folder:{one}"], [f"folder:{other}"])
+        return suite, next(each for each in suite.settings if each.semantic == each.covariate == "odd")
+
+    suite, setting = both()
+    marks = lookup.fingerprints(suite, setting)
+    second = lookup.dataset(f"folder:{other}").fingerprint
+    assert marks["folder:odd"] == lookup.dataset(f"folder:{one}").fingerprint != second
+    assert marks[f"folder:odd {second}"] == second and len(marks) == 3
+    before = keys(suite)
+    for changed in (one, other):
+        write(changed, {"3.png": picture(random, side=8)})
+        assert not set(keys(both()[0])) & set(before)
+        before = keys(suite)
+
+
 def test_weights_for_the_network_count_by_their_content(tmp_path):
     suite = suites.load("imagenet100-c")
     network = suite.contents.network

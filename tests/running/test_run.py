@@ -363,13 +363,13 @@ def test_what_killed_processes_left_is_swept_by_the_next_run(whole, tmp_path, mo
     monkeypatch.setenv("OODBENCH_DATA", str(tmp_path / "data"))
     folder = copy(whole, tmp_path / "results")
     (tmp_path / "data" / "kept").mkdir(parents=True)
-    (folder / "outputs").mkdir()
+    (folder / "outputs" / "0123").mkdir(parents=True)
     lock = next((folder / "weights").glob("*.lock"))
     left = [lock.with_name(f".{lock.name}.holder"), tmp_path / "data" / "kept" / TEMPORARY]
     left += [place / TEMPORARY for place in [folder, *(p for p in folder.rglob("*") if p.is_dir())]]
     for path in left:
         path.write_bytes(b"half")
-    assert len(left) == 10 and main(command(folder)) == 0
+    assert len(left) == 11 and main(command(folder)) == 0
     assert not [path for path in left if path.exists()]
     assert outcome(folder) == outcome(whole) and visible_files(folder) == visible_files(whole)
 

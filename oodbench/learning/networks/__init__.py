@@ -16,6 +16,8 @@ class Classifier(nn.Module):
 
     mean: Tensor
     std: Tensor
+    # Of what the body is given. Channels last is what convolutions are fastest with.
+    memory_format: torch.memory_format = torch.channels_last
 
     def __init__(
         self, body: nn.Module, dim: int, num_classes: int, mean: Sequence[float], std: Sequence[float]
@@ -30,8 +32,8 @@ class Classifier(nn.Module):
         return self.body(self._normalized(x))
 
     def _normalized(self, x: Tensor) -> Tensor:
-        # Channels last is what convolutions are fastest with; arithmetic by channel is far slower in that order.
-        return ((x - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
+        # Before the order changes: arithmetic by channel is far slower with channels last.
+        return ((x - self.mean) / self.std).contiguous(memory_format=self.memory_format)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.features(x))
@@ -40,7 +42,7 @@ class Classifier(nn.Module):
         """Feature maps before pooling, N x C x H x W."""
         maps: object = _halves(self.body)[0](self._normalized(x))
         if not isinstance(maps, Tensor) or maps.ndim != 4:  # the tokens of a transformer, say
-            raise _no_maps()
+            raise no_maps()
         return maps.permute(0, 3, 1, 2) if _has_channels_at_the_end(self.body) else maps
 
     def pooled(self, maps: Tensor) -> Tensor:
@@ -58,7 +60,7 @@ def _halves(body: nn.Module) -> tuple[Callable[[Tensor], Tensor], Callable[[Tens
         first, second = (getattr(body, name, None) for name in names)
         if callable(first) and callable(second):
             return first, second
-    raise _no_maps()
+    raise no_maps()
 
 
 def _has_channels_at_the_end(body: nn.Module) -> bool:
@@ -66,7 +68,7 @@ def _has_channels_at_the_end(body: nn.Module) -> bool:
     return getattr(body, "output_fmt", None) == "NHWC"
 
 
-def _no_maps() -> UserError:
+def no_maps() -> UserError:
     return UserError("this network has no feature maps before pooling; choose another scorer, or another network")
 
 
