@@ -14,6 +14,9 @@ if not (Path(__file__).parent / "methods").is_dir():
 
 _PUBLIC = {
     "run": "oodbench.api",
+    "evaluate": "oodbench.api",
+    "fit": "oodbench.api",
+    "Detector": "oodbench.running.detector",
     "table": "oodbench.api",
     "compare": "oodbench.api",
     "frame": "oodbench.results.frame",
@@ -29,6 +32,7 @@ _PUBLIC = {
     "Batch": "oodbench.learning.method",
     "Classifier": "oodbench.learning.method",
     "Data": "oodbench.learning.method",
+    "Network": "oodbench.learning.networks",
     "Loop": "oodbench.learning.method",
     "UserError": "oodbench.errors",
     "forward": "oodbench.learning.outputs",
@@ -38,6 +42,8 @@ _PUBLIC = {
 
 if TYPE_CHECKING:
     from oodbench.api import compare as compare
+    from oodbench.api import evaluate as evaluate
+    from oodbench.api import fit as fit
     from oodbench.api import read_results as read_results
     from oodbench.api import run as run
     from oodbench.api import table as table
@@ -53,10 +59,12 @@ if TYPE_CHECKING:
     from oodbench.learning.method import ReshapingScorer as ReshapingScorer
     from oodbench.learning.method import Scorer as Scorer
     from oodbench.learning.method import Trainer as Trainer
+    from oodbench.learning.networks import Network as Network
     from oodbench.learning.outputs import forward as forward
     from oodbench.learning.tuning import out_share as out_share
     from oodbench.learning.tuning import select_at_drop as select_at_drop
     from oodbench.results.frame import frame as frame
+    from oodbench.running.detector import Detector as Detector
     from oodbench.running.loading import load as load
 
 __all__ = ["__version__", *_PUBLIC]

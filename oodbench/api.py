@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from oodbench.report import differences, layouts, render
+from oodbench.report.result_set import ResultSet
 from oodbench.report.tables import DEFAULT_METRICS
 from oodbench.results import result as ledger
 from oodbench.results.folder import read_or_warn
 from oodbench.results.frame import from_records
 from oodbench.results.selection import TRAINING_DOMAIN
+from oodbench.running.given_request import given_request
 from oodbench.running.reporting import Silent
 from oodbench.running.request import DEFAULT_SUITE, request
 from oodbench.running.run import carry_out, prepare
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from oodbench.results.result import Result
+    from oodbench.running.detector import Detector
 
 
 def run(
@@ -30,6 +33,7 @@ def run(
     device: str = "auto",
     results: str | Path = "results",
     plugins: str | Path | Sequence[str | Path] = (),
+    model: str | None = None,
     force: bool = False,
     init: str | Path | None = None,
     semantic: str | Sequence[str] = (),
@@ -57,6 +61,79 @@ def run(
     return [ledger.read(cell.path) for cell in planned.cells]
 
 
+def evaluate(
+    model: Any = None,
+    suite: str | Path | None = None,
+    train: Any = None,
+    id: Any = None,
+    covariate: Any = None,
+    semantic: Any = None,
+    scorers: str | Sequence[str] | None = None,
+    arrays: str | Path | None = None,
+    name: str | None = None,
+    weights: str | Path | None = None,
+    head: str | None = None,
+    classes: str | Path | None = None,
+    mean: Any = None,
+    std: Any = None,
+    size: Any = None,
+    preset: str | None = None,
+    settings: str | Sequence[str] = (),
+    set: str | Mapping[str, Any] | Iterable[str] = (),
+    plugins: str | Path | Sequence[str | Path] = (),
+    results: str | Path = "results",
+    device: str = "auto",
+    cpu_threads: int | None = None,
+    half_bank: bool = False,
+    offline: bool = False,
+    force: bool = False,
+) -> ResultSet:
+    """What `oodbench evaluate` does, silently: a network of yours under the scorers, or all that fit.
+
+    `model` is an `nn.Module`, or a text as on the command line. `train`, `id` and each of `covariate` and `semantic`,
+    which are mappings of names to sets, are a DataLoader of (image, label), arrays (images, labels), a list of such
+    pairs, or a folder with a folder per class. uint8 images are pixels; fractions are already preprocessed.
+    """
+    from oodbench.running.evaluating import carry_out as evaluated
+
+    asked = {key: value for key, value in locals().items() if key != "evaluated"}
+    return ResultSet(evaluated(given_request(**asked), Silent()).results)
+
+
+def fit(
+    model: Any,
+    train: Any = None,
+    id: Any = None,
+    scorer: str = "best",
+    keep: float = 0.95,
+    covariate: Any = None,
+    semantic: Any = None,
+    suite: str | Path | None = None,
+    name: str | None = None,
+    weights: str | Path | None = None,
+    head: str | None = None,
+    classes: str | Path | None = None,
+    mean: Any = None,
+    std: Any = None,
+    size: Any = None,
+    preset: str | None = None,
+    settings: str | Sequence[str] = (),
+    set: str | Mapping[str, Any] | Iterable[str] = (),
+    plugins: str | Path | Sequence[str | Path] = (),
+    device: str = "auto",
+    cpu_threads: int | None = None,
+    half_bank: bool = False,
+    offline: bool = False,
+) -> "Detector":
+    """What `oodbench fit` does, silently: a detector with a threshold that keeps a share of ID images it was not
+    fitted on. Names as in `evaluate`; `scorer="best"` chooses on the semantic sets.
+    """
+    from oodbench.running.fit_given import fit as fitted
+
+    asked = {key: value for key, value in locals().items() if key not in ("scorer", "keep", "fitted")}
+    return fitted(given_request(**asked), scorer, keep, Silent()).detector
+
+
 def read_results(folder: str | Path = "results") -> "list[Result]":
     """Every readable result below a folder; a `SkippedWarning` names and counts what cannot be read."""
     return read_or_warn(Path(folder))
@@ -79,13 +156,14 @@ def table(
 
 def compare(
     folder: str | Path = "results",
-    baseline: str = differences.BASELINE,
+    baseline: str | None = None,
     methods: Sequence[str] = (),
     metrics: Sequence[str] = DEFAULT_METRICS,
 ) -> "pd.DataFrame":
     """What `oodbench compare` prints: a row for every suite, setting, metric and method, in rates.
 
-    `low` and `high` are the ends of the 95 % interval of the difference to the baseline, and `covers` says of what.
+    `low` and `high` are the ends of the 95 % interval of the difference to the baseline, and `covers` says of what. The
+    baseline is ERM unless another is named; of given networks alone it is MSP.
     """
     compared = differences.compare(read_results(folder), baseline, methods, metrics)
     return from_records(differences.records(compared), differences.RECORDS)

@@ -1,19 +1,29 @@
 """What the documents say is run."""
 
+import glob
 import re
 import shlex
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import safetensors.torch
+import torch
+from own_digits import BUILD, CLASSES, digits, trained, trained_state, write_folder
+from torch.utils.data import TensorDataset
 
 from oodbench.cli import _parser as parser
 from oodbench.cli import main
 from oodbench.config.cards import READS, read_cards
 from oodbench.config.registry import Registry
+from oodbench.learning.given_models import rebuild
 from oodbench.results.folder import read_folder
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TUTORIAL = ROOT / "docs" / "your-network.md"
+GIVEN = ("evaluate", "fit", "predict")  # commands on a network and images that only the tutorial has
 
 
 def code_blocks(path):
@@ -26,7 +36,7 @@ def commands(path):
     return [command.strip() for command in found]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", [each for each in DOCUMENTS if each != TUTORIAL], ids=lambda path: path.name)
 def test_every_command_of_the_documents_is_understood(document, tmp_path, monkeypatch, capsys):
     """Runs become dry runs; everything else is run as it stands, on results made for it."""
     monkeypatch.chdir(tmp_path)
@@ -50,6 +60,9 @@ def test_every_command_of_the_documents_is_understood(document, tmp_path, monkey
     )
     for command in commands(document):
         words = shlex.split(command)[1:]
+        if words[0] in GIVEN:
+            assert command in commands(TUTORIAL), f"{document.name} has a command that nothing runs: {command}"
+            continue
         if words[0] == "run":
             words.append("--dry-run")
         if words[:2] in (["data", "get"], ["data", "add"]) or (words[0] == "run" and "digits-c" not in words):
@@ -61,7 +74,8 @@ def test_every_command_of_the_documents_is_understood(document, tmp_path, monkey
 def test_the_walkthrough_s_methods_run_and_are_as_short_as_it_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = dict(code_blocks(ROOT / "docs" / "add-a-method.md"))
-    assert len(blocks) == 2
+    assert [*blocks] == ["centered_logit.py", "label_smoothing.py", "small_net.py"]
+    Path("small_net.py").write_text(blocks.pop("small_net.py"))
     for name, text in blocks.items():
         assert len([line for line in text.splitlines() if line.strip()]) <= 20
         Path(name).write_text(text)
@@ -74,6 +88,88 @@ def test_the_walkthrough_s_methods_run_and_are_as_short_as_it_says(tmp_path, mon
     assert not problems
     assert {r.method for r in found} == {"centered-logit", "label-smoothing", "label-smoothing+centered-logit"}
     assert {r.method: r.group for r in found}["centered-logit"] == "OOD detection"
+    own = [*given, "--methods", "msp", "--model", "small_net.py:build", "--set", "network.width=4"]
+    assert main([*own, "--results", "own"]) == 0
+    (result,) = read_folder(Path("own"))[0]
+    assert (result.config.suite.network.name, result.config.suite.network.options) == (
+        "small_net.py:build",
+        {"width": 4},
+    )
+
+
+@pytest.fixture
+def users_folder(tmp_path, monkeypatch):
+    """What a reader of the tutorial has in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_net", raising=False)
+    some, net = digits(), trained()
+    for name, text in code_blocks(TUTORIAL):
+        Path(name).write_text(text)
+    torch.save(trained_state(), "mine.pt")
+    write_folder(Path("photos/train"), some.train, some.train_labels)
+    write_folder(Path("photos/test"), some.test, some.test_labels)
+    write_folder(Path("snow"), some.noisy, some.test_labels)
+    write_folder(Path("others"), some.unseen)
+    Path("classes.txt").write_text("".join(f"digit{number}\n" for number in range(CLASSES)))
+    of_timm = rebuild({"library": "timm", "name": "resnet18", "num_classes": CLASSES})
+    safetensors.torch.save_file(of_timm.state_dict(), "mine.safetensors")
+    of_torchvision = rebuild({"library": "torchvision", "name": "resnet18", "num_classes": CLASSES})
+    torch.save(
+        {"state_dict": {f"model.{k}": each for k, each in of_torchvision.state_dict().items()}}, "lightning.ckpt"
+    )
+    with torch.inference_mode():
+        rows = {"train": some.train, "id": some.test, "covariate_snow": some.noisy, "semantic_others": some.unseen}
+        features = {f"{name}_features": net.stem(torch.from_numpy(each) / 255).numpy() for name, each in rows.items()}
+    labels = {
+        "train_labels": some.train_labels,
+        "id_labels": some.test_labels,
+        "covariate_snow_labels": some.test_labels,
+    }
+    head = {name: each.detach().numpy() for name, each in net.classify.named_parameters()}
+    np.savez("outputs.npz", **features, **labels, **head)
+    return tmp_path
+
+
+def needs_the_internet(words):
+    """Weights of a library, or the images of a suite that are not embedded."""
+    given = dict(zip(words, words[1:], strict=False))
+    is_of_a_library = given.get("--model", "").startswith(("timm:", "torchvision:"))
+    return (is_of_a_library and "--weights" not in given) or given.get("--suite") == "cifar10-c"
+
+
+def test_every_command_of_the_tutorial_runs_in_its_order(users_folder, capsys):
+    for command in commands(TUTORIAL):
+        words = shlex.split(command)[1:]
+        if needs_the_internet(words):
+            parser().parse_args(words)
+            continue
+        words = [name for word in words for name in (sorted(glob.glob(word)) if "*" in word else [word])]
+        assert main(words) == 0, f"{command}: {capsys.readouterr().err}"
+    assert Path("sheet.png").exists()
+
+
+def test_the_network_of_the_tutorial_is_the_one_it_is_tried_with():
+    assert dict(code_blocks(TUTORIAL))["my_net.py"].strip() == BUILD.strip()
+
+
+def test_the_tutorial_s_python_runs_in_its_order(users_folder, capsys):
+    some = digits()
+    scope = {
+        name: TensorDataset(torch.from_numpy(images) / 255, torch.from_numpy(labels))
+        for name, images, labels in (
+            ("train_data", some.train, some.train_labels),
+            ("test_data", some.test, some.test_labels),
+            ("other_data", some.unseen, np.zeros(len(some.unseen), dtype=np.int64)),
+        )
+    }
+    blocks = re.findall(r"(?<!`:\n\n)```python\n(.*?)```", TUTORIAL.read_text(encoding="utf-8"), flags=re.S)
+    assert len(blocks) == 4
+    for block in blocks:
+        exec(compile(block, TUTORIAL.name, "exec"), scope)
+    by_folder, by_loader = (read_folder(Path(name))[0] for name in ("python", "loaders"))
+    aurocs = [{each.method: each.metrics["auroc"] for each in some} for some in (by_folder, by_loader)]
+    assert aurocs[1] == {name: pytest.approx(aurocs[0][name], abs=1e-6) for name in ("msp", "knn")}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -32,6 +32,21 @@ COMMANDS = {  # the module of each, what it does, an example
         "train and evaluate methods on a suite; what is done already is not done again",
         "oodbench run --suite digits-c --methods msp,knn --seeds 0,1,2",
     ),
+    "evaluate": (
+        "evaluate",
+        "measure your trained network under every scorer, on a suite or on your images",
+        "oodbench evaluate --model my_net.py:build --weights mine.pt --id folder:photos --semantic folder:others",
+    ),
+    "fit": (
+        "fit",
+        "choose a scorer and a threshold for your trained network: a detector",
+        "oodbench fit --model my_net.py:build --weights mine.pt --id folder:photos --scorer energy --out detector",
+    ),
+    "predict": (
+        "predict",
+        "say which images a detector finds OOD; status 1 if some cannot be read",
+        "oodbench predict detector/ images/ --format csv",
+    ),
     "table": ("table", "print the results of a folder as tables", "oodbench table results/ --format latex"),
     "compare": (
         "compare",

@@ -25,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
     parser.add_argument(
         "--baseline",
-        default=differences.BASELINE,
         metavar="METHOD",
-        help=f"what all others are compared with, as results name it (default: {differences.BASELINE})",
+        help=f"what all others are compared with, as results name it (default: {differences.BASELINE}; "
+        f"of given networks alone {differences.BASELINE_OF_GIVEN})",
     )
     parser.add_argument("--methods", default="", metavar="A,B", help="only these, as results name them (default: all)")
     for name in ("suite", "setting"):
@@ -69,13 +69,14 @@ def main(given: argparse.Namespace) -> int:
     )
     methods = names_in("method of these results", given.methods, {each.method for each in shown.results})
     metrics = DEFAULT_METRICS if given.metrics is None else names_in("metric", given.metrics, METRICS)
-    compared = differences.compare(shown, given.baseline, methods, metrics)
+    baseline = given.baseline or differences.default_baseline(shown)
+    compared = differences.compare(shown, baseline, methods, metrics)
     if figure is not None and len(compared) > 1:
         raise UserError(f"--figure shows one table, and these are {len(compared)}; choose with --suite or --setting")
     left_out = set(shown.suites) - {each.suite for each in compared}
     if left_out:
         names = ", ".join(sorted(left_out))
-        print(f"oodbench: nothing to compare with {given.baseline} in {names}; left out", file=sys.stderr)
+        print(f"oodbench: nothing to compare with {baseline} in {names}; left out", file=sys.stderr)
     if given.format in RECORDS:
         print(RECORDS[given.format](compared), end="")
     else:

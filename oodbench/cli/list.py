@@ -1,9 +1,9 @@
 """`oodbench list`: what there is, from the files' own words."""
 
 import argparse
-from collections.abc import Callable
 
 from oodbench.cli.parser import add_plugins, one_of
+from oodbench.config import networks
 from oodbench.config import suite as suites
 from oodbench.config.cards import EVERY, Card, catalogue
 from oodbench.config.registry import Registry
@@ -24,11 +24,19 @@ def _suites(registry: Registry) -> list[tuple[str, str]]:
     return [(name, suites.title(path)) for name, path in suites.suite_files().items()]
 
 
-def _cards(package: str) -> Callable[[Registry], list[tuple[str, str]]]:
-    return lambda registry: [(name, card.summary) for name, card in catalogue(package).items()]
+def _datasets(registry: Registry) -> list[tuple[str, str]]:
+    return [(name, card.summary) for name, card in catalogue("datasets").items()]
 
 
-LISTS = {"methods": _methods, "suites": _suites, "datasets": _cards("datasets"), "networks": _cards("networks")}
+def _networks(registry: Registry) -> list[tuple[str, str]]:
+    installed, broken = networks.installed()
+    cards = {**catalogue("networks"), **installed}
+    return [(name, card.summary) for name, card in cards.items()] + [
+        (name, f"cannot be used: {reason}") for name, reason in broken.items()
+    ]
+
+
+LISTS = {"methods": _methods, "suites": _suites, "datasets": _datasets, "networks": _networks}
 
 
 def main(given: argparse.Namespace) -> int:
@@ -45,6 +53,8 @@ def main(given: argparse.Namespace) -> int:
             print(
                 f"{indent}--methods also knows {', '.join(EVERY)}: every method, scorer or trainer that fits the suite"
             )
+        if kind == "networks":
+            print(f"{indent}--model also takes FILE.py:FUNCTION, a network of yours, and timm:NAME")
     return 0
 
 

@@ -83,6 +83,12 @@ def _add_what(what: argparse._ArgumentGroup) -> None:
     what.add_argument(
         "--plugin", dest="plugins", action="append", metavar="FILE.py", help="a file with a method of yours"
     )
+    what.add_argument(
+        "--model",
+        metavar="FILE.py:FUNCTION|NAME",
+        help="the methods train this network instead of the suite's: what a function of yours returns (its file is "
+        "run), timm:NAME, or one of `oodbench list networks`; options with --set network.KEY=VALUE",
+    )
     what.add_argument("--request", metavar="FILE.yaml", help="a file that says all this, for one run or several")
     what.add_argument("--save-request", metavar="FILE.yaml", help="write such a file of this command, run nothing")
 
@@ -106,7 +112,7 @@ def _add_how(how: argparse._ArgumentGroup) -> None:
     how.add_argument(
         "--keep-outputs",
         action="store_true",
-        help="keep features and logits in DIR/outputs; later runs read them",
+        help="keep features and logits in DIR/outputs, for later runs and evaluate --arrays",
     )
     how.add_argument("--results", metavar="DIR", help="where results go (default: results)")
     how.add_argument("--offline", action="store_true", help="do not fetch missing data")

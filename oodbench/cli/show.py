@@ -7,6 +7,7 @@ from typing import Any
 
 from oodbench.cli.parser import add_plugins
 from oodbench.cli.show_result import show_result
+from oodbench.config import networks
 from oodbench.config import suite as suites
 from oodbench.config.cards import Card, catalogue
 from oodbench.config.families import corruption_kinds, severities
@@ -17,9 +18,11 @@ from oodbench.data import availability
 from oodbench.data.parts import build_parts
 from oodbench.errors import UserError, unknown
 
+SHOWN_FOR = 3, 10  # channels and classes that the parameters of a user's network are counted for
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", help="a name of `oodbench list`, or the file of a result")
+    parser.add_argument("name", help="a name of `oodbench list`, FILE.py:FUNCTION, or the file of a result")
     add_plugins(parser)
 
 
@@ -35,10 +38,12 @@ def main(given: argparse.Namespace) -> int:
         _show_suite(suites.load(name))
     elif name in pieces:
         _show_card(pieces[name])
+    elif networks.is_own(name):
+        _show_own_network(name)
     elif "+" in name or name.replace("_", "-") in {**registry.cards, **registry.broken}:
         _show_method(registry.method(name))
     else:
-        raise unknown("name", name, [*registry.cards, *files, *pieces])
+        raise unknown("name", name, [*registry.cards, *files, *pieces, *networks.installed()[0]])
     return 0
 
 
@@ -50,6 +55,14 @@ def _show_card(card: Card) -> None:
     if card.source is not None:
         print(f"source: {card.source}")
     print(f"file: {card.path}")
+
+
+def _show_own_network(name: str) -> None:
+    card = networks.card(name)
+    from oodbench.running.own_networks import count
+
+    _show_card(card)
+    print(f"parameters: {count(name, *SHOWN_FOR):,}, for {SHOWN_FOR[0]} channels and {SHOWN_FOR[1]} classes")
 
 
 def _show_parameters(card: Card) -> None:

@@ -1,13 +1,15 @@
 """`oodbench show RESULT.json`: one cell in words: what came out, what ran, on what, and how to repeat it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from oodbench.errors import UserError
 from oodbench.results.metrics import METRICS
-from oodbench.results.result import ComponentRun, Result, Unreadable, read
+from oodbench.results.result import ComponentRun, Config, GivenRun, Result, Unreadable, read
 from oodbench.running.repeat import command
+
+FEW = 10  # so many outputs of a network are listed
 
 
 def show_result(path: Path) -> None:
@@ -44,13 +46,11 @@ def _show_outcome(result: Result) -> None:
 def _show_configuration(result: Result) -> None:
     config = result.config
     print("\nwhat ran")
-    _show_component("trainer", config.method.trainer)
-    for each in config.method.starts_from:
-        _show_component("starts from", each)
+    if config.given is None:
+        _show_training(config)
+    else:
+        _show_given(config.given)
     _show_component("scorer", config.method.scorer)
-    network = config.suite.network
-    _line("network", f"{network.name} {_pairs(network.options)}")
-    _line("recipe", _pairs(vars(config.recipe)))
     _line("setting", _pairs(vars(config.setting)))
     _line("threads", f"{config.threads}, precision {config.suite.precision}")
     _line("code", ", ".join(config.code.values()))
@@ -58,6 +58,29 @@ def _show_configuration(result: Result) -> None:
         _line("--init", f"weights with the digest {config.init}")
     if config.search is not None:
         _line("search", f"draw {config.search.draw} of {config.search.of}")
+
+
+def _show_training(config: Config) -> None:
+    _show_component("trainer", config.method.trainer)
+    for each in config.method.starts_from:
+        _show_component("starts from", each)
+    network = config.suite.network
+    _line("network", f"{network.name} {_pairs(network.options)}")
+    _line("recipe", _pairs(vars(config.recipe)))
+
+
+def _show_given(given: GivenRun) -> None:
+    """A network that nothing here has trained."""
+    _line("network", f"{given.words}, given")
+    _line("head", f"{given.head or 'none'}, {given.form}")
+    _line("images", _pairs({name: value for name, value in given.preprocessing.items() if value is not None}))
+    _line("classes", "all outputs, in order" if given.classes is None else f"the outputs {_listed(given.classes)}")
+    _line("adapter", f"{given.adapter}, digest of the network {given.digest}")
+
+
+def _listed(classes: Sequence[int]) -> str:
+    shown = ", ".join(map(str, classes[:FEW]))
+    return shown if len(classes) <= FEW else f"{shown}, … ({len(classes)} in all)"
 
 
 def _show_component(role: str, ran: ComponentRun) -> None:

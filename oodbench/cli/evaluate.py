@@ -1,0 +1,57 @@
+"""`oodbench evaluate`: a network of the user's under every scorer."""
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+
+from oodbench.cli import given_options, progress
+from oodbench.cli.output import results_stay
+from oodbench.cli.progress import outcome
+from oodbench.report.result_set import ResultSet, best_line
+from oodbench.results.result import Result
+from oodbench.running.given_request import GivenRequest
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    given_options.add_network(parser)
+    given_options.add_images(parser)
+    parser.add_argument(
+        "--arrays",
+        metavar="FILE",
+        help="in place of network and images: a .npz or .safetensors file of features, logits and labels",
+    )
+    parser.add_argument("--scorers", metavar="A,B", help="scorers of `oodbench list methods` (default: all that fit)")
+    given_options.add_how(parser)
+    parser.add_argument("--results", default="results", metavar="DIR", help="where results go (default: results)")
+    parser.add_argument("--force", action="store_true", help="evaluate again what is done already")
+
+
+def main(given: argparse.Namespace) -> int:
+    asked = given_options.request_of(given)
+    with results_stay(asked.folder):
+        return _evaluate(asked, given.debug)
+
+
+def _evaluate(asked: GivenRequest, debug: bool) -> int:
+    from oodbench.running.evaluating import carry_out
+
+    done = carry_out(asked, progress.reporter())
+    found = ResultSet(done.results)
+    print()
+    print(found.table(format="text", sort="auroc" if _measures_detection(done.results) else None))
+    best = found.best()
+    if best is not None:
+        print(best_line(best))
+    print(f"Next: oodbench table {shlex.quote(str(Path(asked.results) / done.label))} --format latex")
+    failed = [result for result in done.new if result.status != "ok"]
+    if failed:
+        for result in failed if debug else ():
+            print(f"{outcome(result)}\n{result.traceback}", file=sys.stderr)
+        print(f"oodbench: {len(failed)} of {len(done.new)} cells failed; the first: {failed[0].error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _measures_detection(results: list[Result]) -> bool:
+    return any("auroc" in result.metrics for result in results)

@@ -1,0 +1,49 @@
+"""`oodbench fit`: a network, a scorer and images to a detector in a folder."""
+
+import argparse
+from pathlib import Path
+
+from oodbench.cli import given_options, progress
+from oodbench.files import check_writable
+
+BEST = "best"
+KEEP = 0.95
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which network and which images is said as for `evaluate`."""
+    detector = parser.add_argument_group("the detector")
+    detector.add_argument(
+        "--scorer",
+        default=BEST,
+        metavar="NAME|best",
+        help="a scorer of `oodbench list methods`, or best (default): the one with the highest mean AUROC over the "
+        "semantic sets given, and of those within one standard error the cheapest",
+    )
+    detector.add_argument(
+        "--keep",
+        type=float,
+        default=KEEP,
+        metavar="SHARE",
+        help=f"share of held-out ID images that the threshold calls ID (default: {KEEP})",
+    )
+    detector.add_argument("--out", type=Path, required=True, metavar="DIR", help="the detector's folder")
+    given_options.add_network(parser)
+    given_options.add_images(parser)
+    given_options.add_how(parser)
+
+
+def main(given: argparse.Namespace) -> int:
+    asked = given_options.request_of(given)
+    from oodbench.learning.threshold import check_keep
+    from oodbench.report.detector_summary import summary
+    from oodbench.running.detector_files import check_place
+    from oodbench.running.fit_given import fit
+
+    check_keep(given.keep)  # what cannot end well is refused before anything is computed
+    check_place(given.out)
+    check_writable(given.out.absolute().parent)
+    fitted = fit(asked, given.scorer, given.keep, progress.reporter())
+    fitted.detector.save(given.out)
+    print(summary(fitted.detector, rule=None if fitted.best is None else fitted.best.rule, folder=given.out))
+    return 0

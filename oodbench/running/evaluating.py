@@ -1,0 +1,199 @@
+"""A given network under every scorer: what is left to do, done, as ordinary result files."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from oodbench.config.registry import Component, Registry
+from oodbench.config.suite import SECTIONS
+from oodbench.data import lookup
+from oodbench.data.image_part import ImagePart
+from oodbench.errors import UserError
+from oodbench.files import check_writable
+from oodbench.learning import precision
+from oodbench.learning.evaluation import Evaluation
+from oodbench.learning.loop import Failed
+from oodbench.results import metrics
+from oodbench.results import result as results
+from oodbench.results.metrics import Scored
+from oodbench.results.result import Result
+from oodbench.running import provenance
+from oodbench.running.choice import choose_methods, target_of
+from oodbench.running.execution import keyed
+from oodbench.running.given import Given
+from oodbench.running.given_arrays import on_arrays
+from oodbench.running.given_cells import GivenCell, result_of
+from oodbench.running.given_request import GivenRequest
+from oodbench.running.given_sets import on_sets
+from oodbench.running.given_suite import on_suite
+from oodbench.running.mistakes import at_work, users_mistakes
+from oodbench.running.reporting import Reporter
+from oodbench.running.request import request
+from oodbench.running.sanity import doubt
+
+ALL = "all-scorers"
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The results of all cells of a request, and those that are new."""
+
+    label: str  # of the suite that results are filed under
+    results: list[Result]
+    new: list[Result]
+
+
+def prepare(asked: GivenRequest, reporter: Reporter) -> Given:
+    """The network, and the images or outputs that it is measured on."""
+    lookup.dataset.cache_clear()  # folders may have changed since an earlier call, and relative ones may be others
+    if asked.arrays is not None:
+        return on_arrays(asked, reporter)
+    return on_suite(asked, reporter) if asked.suite is not None else on_sets(asked, reporter)
+
+
+def carry_out(asked: GivenRequest, reporter: Reporter) -> Evaluated:
+    """Evaluate what is not done yet."""
+    registry = Registry(asked.plugins)
+    if asked.folder.exists() and not asked.folder.is_dir():
+        raise UserError(f"the results folder '{asked.folder}' is a file; choose another with --results")
+    given = prepare(asked, reporter)
+    scorers, left_out = choose_scorers(asked, given, registry)
+    for line in _in_lines(left_out):
+        reporter.note(f"left out: {line}")
+    cells = cells_of(asked, given, scorers)
+    left = cells if asked.force else [cell for cell in cells if not cell.is_done()]
+    if left:
+        check_writable(asked.folder)
+        sizes = ", ".join(f"{len(part):,} {name}" for name, part in _images(cells).items())
+        count = "1 cell" if len(left) == 1 else f"{len(left)} cells"
+        reporter.note(f"{given.run.words}: {count} on {sizes} images; results go to {asked.folder}")
+    else:
+        reporter.note(f"{given.run.words}: all {len(cells)} cells are done already (--force evaluates them again)")
+    new = evaluate(left, reporter)
+    every = [results.read(cell.path) for cell in cells]
+    problem = _doubt(every, given.model.head.out_features)
+    if problem is not None:
+        reporter.note(f"note: {problem}")
+    return Evaluated(given.suite.label, every, new)
+
+
+def _in_lines(left_out: Mapping[str, str]) -> list[str]:
+    """Scorers with one reason in one line."""
+    together: dict[str, list[str]] = {}
+    for name, reason in left_out.items():
+        together.setdefault(reason, []).append(name)
+    return [f"{', '.join(names)}: {reason}" for reason, names in together.items()]
+
+
+def _images(cells: Sequence[GivenCell]) -> dict[str, ImagePart]:
+    """The parts that pass through the network, by words for them."""
+    words = {"labelled": "training", "id_validation": "validation", "id": "ID"}
+    parts = {word: getattr(cells[0].case.parts, name) for name, word in words.items()}
+    for case in {id(cell.case): cell.case for cell in cells}.values():
+        if len(case.parts.covariate):
+            parts[case.setting.covariate] = case.parts.covariate
+        if len(case.parts.semantic):
+            parts[case.setting.semantic] = case.parts.semantic
+    return {name: part for name, part in parts.items() if len(part)}
+
+
+def _doubt(every: Sequence[Result], classes: int) -> str | None:
+    """What the accuracy on ID images says of how the network was fed."""
+    done = next((result for result in every if result.status == "ok" and result.path is not None), None)
+    if done is None or done.path is None:
+        return None
+    id = results.read_scores(done.path)["id"]
+    assert id.labels is not None
+    return doubt(id.predictions.astype(np.int64), id.labels.astype(np.int64), classes)
+
+
+def choose_scorers(asked: GivenRequest, given: Given, registry: Registry) -> tuple[list[Component], dict[str, str]]:
+    """The scorers that were named, or all that fit; those that do not fit, and why."""
+    for assignment in asked.set:
+        part = target_of(assignment).partition(".")[0]
+        if part in SECTIONS:
+            raise UserError(f"'{assignment}' is for a training, and nothing is trained here; set values of scorers")
+    named = request(suite=given.suite.name, methods=",".join(asked.scorers or (ALL,)), set=asked.set)
+    _, specs, names, left_out = choose_methods(named, given.suite, registry, None)
+    chosen = []
+    for spec in specs:
+        card = spec.scorer.card
+        if spec.name != card.name:
+            raise UserError(
+                f"'{spec.name}' is no scorer, and nothing is trained here; name one of: oodbench list methods"
+            )
+        reason = given.network.misfit(spec.scorer.make())
+        if reason is None:
+            chosen.append(spec.scorer)
+        elif spec.name in names and asked.scorers:
+            raise UserError(f"the scorer '{spec.name}' cannot be used: {reason}; leave it out")
+        else:
+            left_out[spec.name] = reason
+    if not chosen:
+        raise UserError(f"no scorer is left: {next(iter(left_out.values()), 'none was named')}")
+    return chosen, left_out
+
+
+def cells_of(asked: GivenRequest, given: Given, scorers: Sequence[Component]) -> list[GivenCell]:
+    """Every scorer in every setting; a scorer's settings stand together."""
+    threads = asked.cpu_threads or torch.get_num_threads()
+    pairs = itertools.product(scorers, given.cases)
+    return [GivenCell(given, case, scorer, asked.folder, threads, asked.half_bank) for scorer, case in pairs]
+
+
+def evaluate(cells: Sequence[GivenCell], reporter: Reporter) -> list[Result]:
+    """The results of these cells, written one by one. A failure is a result too, the others go on."""
+    done = []
+    for some in _on_one_bank(cells):
+        evaluation = evaluation_of(some)
+        for cell in some:
+            result = _score(cell, evaluation)
+            reporter.result(result)
+            done.append(result)
+    return done
+
+
+def _on_one_bank(cells: Sequence[GivenCell]) -> list[list[GivenCell]]:
+    """Those whose scorers are fitted on the same images; settings that hold out domains leave others to fit on."""
+    groups: dict[str, list[GivenCell]] = {}
+    for cell in cells:
+        groups.setdefault(cell.case.parts.labelled.key, []).append(cell)
+    return list(groups.values())
+
+
+def evaluation_of(cells: Sequence[GivenCell]) -> Evaluation:
+    """One for all cells on one bank: each part passes once, each scorer is fitted once."""
+    first = cells[0]
+    given, labelled = first.given, first.case.parts.labelled
+    expected = {repr(cell.scorer.identity()): keyed(cell.scorer) for cell in cells}
+    return Evaluation(given.model, labelled, expected.values(), given.known, first.half_bank)
+
+
+@contextmanager
+def arithmetic(threads: int, device: torch.device) -> Iterator[None]:
+    with precision.threads(threads, device), precision.arithmetic("fp32", False), precision.nondeterminism_warns():
+        yield
+
+
+def _score(cell: GivenCell, evaluation: Evaluation) -> Result:
+    scored: dict[str, Scored] = {}
+    measured: dict[str, float] = {}
+    seconds: dict[str, float] = {}
+    failure: Failed | None = None
+    device = cell.given.model.device
+    with arithmetic(cell.threads, device):
+        try:
+            with at_work(cell.scorer):
+                arrays, seconds = evaluation.score(keyed(cell.scorer), cell.case.parts)
+            with users_mistakes(cell.scorer.card):
+                scored = {split: Scored(**vars(each)) for split, each in arrays.items()}
+                measured = metrics.evaluate(**scored)
+        except Failed as problem:
+            failure = problem
+        result = result_of(cell, provenance.device_name(device), measured, seconds, failure)
+    results.write(result, cell.path, scored if measured else {}, [])
+    return replace(result, path=cell.path)
