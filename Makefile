@@ -18,15 +18,16 @@ test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m slow
 
 # Kills runs, damages files and runs hostile plugins, for minutes; status 1 if a number came out wrong or anything broke.
-# How much of each, and which: make soak KILLS=1000 FILES=100000 PLUGINS=100 SEED=1
+# How much of each, and which: make soak KILLS=1000 FILES=100000 GIVEN=100000 PLUGINS=100 SEED=1
 # With WRITE=1 the counts go into docs/reliability.md.
 KILLS ?= 100
 FILES ?= 10000
+GIVEN ?= 10000
 PLUGINS ?= 100
 SEED ?= 0
 soak: .venv/installed-dev
-	$(BIN)/python benchmarks/reliability/soak.py --kills $(KILLS) --files $(FILES) --plugins $(PLUGINS) --seed $(SEED) \
-		$(if $(WRITE),--write)
+	$(BIN)/python benchmarks/reliability/soak.py --kills $(KILLS) --files $(FILES) --given $(GIVEN) \
+		--plugins $(PLUGINS) --seed $(SEED) $(if $(WRITE),--write)
 
 # Measures on an otherwise idle machine and writes docs/performance.md. Corruptions need another Python, with the package
 # imagecorruptions: make speed PEER=peer/bin/python

@@ -43,6 +43,12 @@ def test_a_sample_of_damaged_files_is_refused_in_one_line_or_read_as_if_whole(sc
     assert len(trials) == 150 and len({trial.kind for trial in trials}) == 11
 
 
+def test_a_sample_of_damaged_outputs_weights_and_detectors_is_refused_or_gives_the_same_numbers(script, tmp_path):
+    trials = list(script("given").campaign(100, 0, tmp_path))
+    assert [(trial.kind, trial.name, trial.problem) for trial in trials if trial.problem] == []
+    assert len(trials) == 100 and len({trial.kind for trial in trials}) == 8
+
+
 def test_a_reader_that_breaks_in_any_way_is_a_problem_of_its_file(script, tmp_path):
     files, originals = script("files"), script("originals")
 

@@ -129,6 +129,16 @@ def in_json(content: bytes, chance: random.Random) -> bytes:
     return json.dumps(in_values(values, chance)).encode()
 
 
+def in_header(content: bytes, chance: random.Random) -> bytes:
+    """One value of the JSON that a .safetensors file begins with; its length fits."""
+    length = int.from_bytes(content[:8], "little")
+    try:
+        header = json.dumps(in_values(json.loads(content[8 : 8 + length]), chance)).encode()
+    except ValueError:
+        return in_bytes(content, chance)
+    return len(header).to_bytes(8, "little") + header + content[8 + length :]
+
+
 def in_yaml(content: bytes, chance: random.Random) -> bytes:
     try:
         values = yaml.safe_load(content)

@@ -11,7 +11,7 @@ import resource
 import select
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path
 from types import FrameType
@@ -32,11 +32,11 @@ class TooLong(BaseException):
     """Not an Exception: readers turn those into one line."""
 
 
-def campaign(count: int, seed: int, folder: Path) -> Iterator[Trial]:
+def campaign(count: int, seed: int, folder: Path, made: Callable[[Path, Path], list[Kind]] = kinds) -> Iterator[Trial]:
     """As many files as `count`, divided among the kinds by their shares."""
     os.environ["OODBENCH_DATA"], before = str(folder / "data"), os.environ.get("OODBENCH_DATA")
     try:
-        every = kinds(folder / "originals", folder / "canary")
+        every = made(folder / "originals", folder / "canary")
         edges = [round(count * part) for part in accumulate((kind.share for kind in every), initial=0.0)]
         for kind, (start, end) in zip(every, pairwise(edges), strict=True):
             yield from _trials(kind, max(end - start, 1), seed, folder)

@@ -1,6 +1,8 @@
 """Run the campaigns of this folder, print what did not hold, and write what was tried into docs/reliability.md.
 
-    python benchmarks/reliability/soak.py --kills 100 --files 10000 --plugins 100 --seed 0      or: make soak
+    python benchmarks/reliability/soak.py --kills 100 --files 10000 --given 10000 --plugins 100 --seed 0
+
+or: make soak
 
 Only what stands between the two marks of the page is written anew, and only by `--write`. Status 1 if anything broke.
 """
@@ -13,7 +15,7 @@ from pathlib import Path
 
 from campaign import Tally, Trial, tallied
 
-CAMPAIGNS = {"kills": 100, "files": 10_000, "plugins": 100}  # the modules, and how much each tries
+CAMPAIGNS = {"kills": 100, "files": 10_000, "given": 10_000, "plugins": 100}  # the modules, and how much each tries
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 BEGIN, END = "<!-- tried: written by make soak -->", "<!-- /tried -->"
 
