@@ -6,6 +6,7 @@ Folder: <results>/<suite>[-<preset>]/<setting>/<method>/seed<seed>-<key>.json, w
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -20,7 +21,7 @@ from oodbench.config.recipe import Recipe
 from oodbench.config.registry import changed_words
 from oodbench.config.schema import Misfit, conform, spell
 from oodbench.config.suite import Contents, Setting, Suite
-from oodbench.files import CannotWrite, write_atomically, write_text
+from oodbench.files import CannotWrite, write_atomically, write_bytes, write_text
 from oodbench.results import summary
 from oodbench.results.given_run import GivenRun as GivenRun
 from oodbench.results.metrics import Scored
@@ -240,12 +241,7 @@ def _shared(type_: Any, text: bytes) -> Any:
 
 def write(result: Result, path: Path, scores: dict[str, Scored], log: list[dict[str, Any]]) -> None:
     """Raw scores and log first: a result that exists is complete."""
-    try:
-        _keep_unreadable(path)
-    except OSError as error:
-        raise CannotWrite(
-            f"cannot write '{path}': {error.strerror}; fix permissions or choose another folder"
-        ) from None
+    _make_room(path)
     if scores:
         arrays = {
             f"{split}_{name}": array
@@ -257,6 +253,22 @@ def write(result: Result, path: Path, scores: dict[str, Scored], log: list[dict[
     if log:
         write_text(path.with_suffix(".jsonl"), "".join(json.dumps(record) + "\n" for record in log), followed=True)
     write_text(path, as_json(result))
+
+
+def place(path: Path, files: Mapping[str, bytes]) -> None:
+    """The files of a result that was written elsewhere, by their suffix; in the same order."""
+    _make_room(path)
+    for suffix in sorted(files, key=lambda suffix: suffix == path.suffix):
+        write_bytes(path.with_suffix(suffix), files[suffix], followed=suffix != path.suffix)
+
+
+def _make_room(path: Path) -> None:
+    try:
+        _keep_unreadable(path)
+    except OSError as error:
+        raise CannotWrite(
+            f"cannot write '{path}': {error.strerror}; fix permissions or choose another folder"
+        ) from None
 
 
 def as_json(result: Result) -> str:
