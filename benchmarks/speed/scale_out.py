@@ -9,7 +9,6 @@ with engine and home that only keep count: 100,000 cells on 1,000 workers, two n
 and with them or alone one task in a hundred.
 """
 
-import argparse
 import heapq
 import itertools
 import os
@@ -23,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from timing import Row
+from timing import Row, main
 
 from oodbench.running import tasks
 from oodbench.running.driver import Admission, Engine, drive
@@ -195,19 +194,13 @@ def measured(turns: int, *more: str) -> Iterator[Row]:
     yield Row("wall time of --workers 2 : the plain run", least["two"] / least["plain"], 0.65)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--simulate", action="store_true", help="the scheduler alone, without torch")
-    parser.add_argument("--quick", action="store_true", help="see that it runs")
-    given = parser.parse_args()
-    rows = simulate(1000 if given.quick else CELLS, 50 if given.quick else WORKERS)
-    for row in (
-        rows
-        if given.simulate
-        else itertools.chain(rows, measured(1, "--preset", "smoke") if given.quick else measured(3))
-    ):
-        print(row, flush=True)
+def rows(quick: bool) -> Iterator[Row]:
+    yield from simulate(1000 if quick else CELLS, 50 if quick else WORKERS)
+    yield from measured(1, "--preset", "smoke") if quick else measured(3)
 
 
 if __name__ == "__main__":
-    main()
+    if "--simulate" in sys.argv:
+        print(*simulate(CELLS, WORKERS), sep="\n")
+    else:
+        main(rows, __doc__)
