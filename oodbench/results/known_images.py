@@ -61,12 +61,18 @@ class KnownImages:
         return reference_results()
 
     @cached_property
-    def _reference_sets(self) -> set[tuple[str, str]]:
-        return {(name, each.fingerprint) for result in self._reference for name, each in result.data.sets.items()}
+    def _reference_sets(self) -> dict[str, set[str]]:
+        sets: dict[str, set[str]] = {}
+        for result in self._reference:
+            for name, each in result.data.sets.items():
+                sets.setdefault(name, set()).add(each.fingerprint)
+        return sets
 
-    def has_content(self, name: str, fingerprint: str) -> bool:
-        """Whether a data set of this name is known to have this content."""
-        return fingerprint in known.fingerprints(name) or (name, fingerprint) in self._reference_sets
+    def contents(self, name: str, kind: str | None = None) -> set[str]:
+        """The fingerprints that a data set of this name is known to have, or one kind of published copies."""
+        if known.is_bundled(name):
+            return {*known.fingerprints(name)}
+        return {*known.fingerprints(name, kind), *self._reference_sets.get(name, ())}
 
     def of(self, result: Result, role: str) -> Images | None:
         """The images that a split of a result of one of our suites must have; None where nobody knows."""

@@ -17,8 +17,8 @@ from oodbench.config import suite as suites
 from oodbench.config.cards import catalogue
 from oodbench.config.registry import Registry, changed_words, display_names
 from oodbench.config.schema import Misfit
-from oodbench.config.suite import Suite
-from oodbench.data.lookup import PUBLISHED
+from oodbench.config.suite import FOLDER, Suite
+from oodbench.data import known
 from oodbench.errors import UserError, said, shortened, shown
 from oodbench.results.known_images import KnownImages, roles, set_names
 from oodbench.results.metrics import METRICS, Scored, evaluate
@@ -164,15 +164,18 @@ def _suite(sent: _Sent) -> None:
 
 
 def _data(sent: _Sent) -> None:
-    result, contents = sent.result, sent.result.config.suite
-    published = {name for name, family in PUBLISHED.items() if family == contents.corruptions}
-    optional = {f"{name}-c" for name in published if name == contents.id.dataset}
+    result, images = sent.result, sent.context.images
     needed, there = set_names(result), {name.partition(" ")[0] for name in result.data.sets}
-    if not needed <= there <= needed | optional:
+    copies = known.published_copies(result.config.suite.id.dataset)
+    if not needed <= there <= needed | {copies}:
         raise Fails(f"it names the sets {', '.join(sorted(there)) or 'none'}; the setting reads {', '.join(needed)}")
     for name, each in result.data.sets.items():
         plain = name.partition(" ")[0]
-        if not sent.context.images.has_content(plain, each.fingerprint):
+        kind = result.config.setting.covariate if plain == copies else None
+        contents = images.contents(plain, kind)
+        if not contents and not plain.startswith(FOLDER):
+            raise Unknown(f"what '{plain}' holds is not known here; get it with: oodbench data get {plain}")
+        if each.fingerprint not in contents:
             raise Fails(f"the fingerprint {shown(each.fingerprint)} of '{plain}' is not known")
 
 
@@ -183,19 +186,19 @@ def _splits(sent: _Sent) -> None:
     for role in roles(result.config.setting):
         if role not in result.data.parts or role not in scores:
             raise Fails(f"there are no {role} images")
-        part, known = result.data.parts[role], sent.context.images.of(result, role)
-        if known is None:
+        part, theirs = result.data.parts[role], sent.context.images.of(result, role)
+        if theirs is None:
             unknown.append(role)
             continue
-        if part.rows != known.rows:
-            raise Fails(f"there are {part.rows:,} {role} images; {result.suite_label} has {known.rows:,}")
-        if known.digest is not None and part.digest != known.digest:
+        if part.rows != theirs.rows:
+            raise Fails(f"there are {part.rows:,} {role} images; {result.suite_label} has {theirs.rows:,}")
+        if theirs.digest is not None and part.digest != theirs.digest:
             raise Fails(f"the {role} images are not those of seed {result.seed}")
-        if role != "semantic" and known.labels is not None:
-            wrong = np.count_nonzero(scores[role].labels != known.labels)
+        if role != "semantic" and theirs.labels is not None:
+            wrong = np.count_nonzero(scores[role].labels != theirs.labels)
             if wrong:
                 raise Fails(f"{wrong:,} labels of {role} images are not theirs")
-        if known.digest is None or (role != "semantic" and known.labels is None):
+        if theirs.digest is None or (role != "semantic" and theirs.labels is None):
             unknown.append(role)
     classes = result.config.suite.id.classes
     if classes is not None and any(each.predictions.max() >= len(classes) for each in scores.values()):

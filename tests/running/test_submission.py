@@ -2,20 +2,27 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from command_line import assert_done, assert_refused, oodbench
 from submissions import FIRST, PLUGIN, members, named, packed_again, results_in, submitted
 
 import oodbench as package
+from oodbench.config.registry import Registry
+from oodbench.results import known_images
 from oodbench.results.folder import read_folder
+from oodbench.results.known_images import KnownImages
 from oodbench.results.metrics import Scored, evaluate
 from oodbench.results.standing import standing
+from oodbench.running.cell_checks import Context, check_cell
 
+WORKFLOW = Path(__file__).parents[2] / ".github" / "workflows" / "community.yml"
 CELLS = 4
 HOLD = "files, metrics, network, suite, data, splits, code, key hold"
 
@@ -377,3 +384,73 @@ def test_a_shipped_method_needs_no_file(tmp_path):
     found = package.submit(results, "knn", tmp_path / "knn.zip", note="another machine")
     assert found.holds and "methods/knn.py" not in members((tmp_path / "knn.zip").read_bytes())
     assert package.verify(tmp_path / "knn.zip").submission.note == "another machine"
+
+
+def test_the_workflow_verifies_what_a_request_adds_with_the_code_of_the_branch_it_wants_to_join(tmp_path, files):
+    """Its last step is run as it stands, on a repository with a good, a bad and an older submission."""
+    workflow = yaml.safe_load(WORKFLOW.read_text())
+    assert workflow["permissions"] == {"contents": "read"}
+    assert [*workflow[True]] == ["pull_request"]  # YAML 1.1 takes `on` for true
+    *_, install, last = workflow["jobs"]["verify"]["steps"]
+    assert install["working-directory"] == "ours" and "theirs" not in install["run"]
+    theirs, command = tmp_path / "theirs", tmp_path / "ours" / ".venv" / "bin" / "oodbench"
+    command.parent.mkdir(parents=True)
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m oodbench "$@"\n')
+    command.chmod(0o755)
+
+    def git(*words):
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", *who, "-C", theirs, *words], check=True, capture_output=True)
+
+    def take_in(name):
+        manifest = {**json.loads(files["submission.json"]), "name": name}
+        archive = packed_again(tmp_path / "a.zip", {**files, "submission.json": json.dumps(manifest).encode()})
+        assert_done(oodbench("verify", archive, "--into", theirs / "results" / "community"))
+
+    def run():
+        return subprocess.run(
+            ["bash", "-e", "-c", last["run"]], cwd=tmp_path, env={**os.environ, "BASE": "base"}, capture_output=True
+        )
+
+    take_in("older")
+    next((theirs / "results").rglob("seed*.npz")).write_bytes(b"damaged")
+    git("init")
+    git("add", "-A")
+    git("commit", "-m", "older")
+    git("branch", "base")
+    take_in("good")
+    git("add", "-A")
+    git("commit", "-m", "good")
+    done = run()
+    assert done.returncode == 0 and b"good: 4 of 4 cells hold" in done.stdout and b"older" not in done.stdout
+    take_in("bad")
+    next((theirs / "results" / "community" / "bad").rglob("seed*.npz")).unlink()
+    git("add", "-A")
+    git("commit", "-m", "bad")
+    done = run()
+    assert done.returncode == 1 and b"bad: 3 of 4 cells hold" in done.stdout and b"good: 4 of 4" in done.stdout
+
+
+def findings_of(suite_label, count=3):
+    """Of some reference results, spread over methods and seeds."""
+    home = Path(__file__).parents[2] / "results" / "reference"
+    results = [each for each in read_folder(home)[0] if each.suite_label == suite_label]
+    context = Context(Registry(), KnownImages(), home)
+    return [check_cell(result, context) for result in results[:: max(len(results) // count, 1)]]
+
+
+@pytest.mark.parametrize("suite", ["cifar10-c-scorers", "mnist-c", "pacs-cpu", "pacs-photos", "digits-c"])
+def test_the_reference_results_hold_without_their_data(suite, tmp_path, monkeypatch):
+    monkeypatch.setenv("OODBENCH_DATA", str(tmp_path))
+    assert all(found.holds and not found.unchecked for found in findings_of(suite))
+
+
+def test_what_nobody_here_knows_is_said_and_does_not_fail(tmp_path, monkeypatch):
+    monkeypatch.setenv("OODBENCH_DATA", str(tmp_path))
+    monkeypatch.setattr(known_images, "reference_results", list)
+    for found in findings_of("pacs-cpu"):
+        assert found.holds and set(found.unchecked) == {"data", "splits"}
+        assert found.unchecked["data"] == "what 'pacs' holds is not known here; get it with: oodbench data get pacs"
+        assert found.unchecked["splits"] == "no reference result has these id and covariate images"
+    for found in findings_of("mnist-c"):  # whose official content is known
+        assert "data" in found.held and set(found.unchecked) == {"splits"}
