@@ -16,9 +16,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.zip", help="the archive to write")
     parser.add_argument("--name", help="of the submission, as its folder will be called (default: that of FILE.zip)")
     parser.add_argument("--note", default="", metavar="TEXT", help="a line about it: who, a paper, an address")
-    parser.add_argument("--suite", action="append", default=[], metavar="NAME", help="this one alone; may be repeated")
-    parser.add_argument("--setting", action="append", default=[], metavar="NAME", help="the same of settings")
-    parser.add_argument("--seed", action="append", default=[], type=int, metavar="N", help="the same of seeds")
+    for word, kind in (("suite", str), ("setting", str), ("seed", int)):
+        about = f"only this {word}; may be repeated"
+        metavar = "N" if kind is int else "NAME"
+        parser.add_argument(f"--{word}", action="append", default=[], type=kind, metavar=metavar, help=about)
     add_plugins(parser)
 
 

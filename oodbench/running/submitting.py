@@ -170,4 +170,7 @@ def _refuse_what_fails(found: Verification) -> None:
     reasons = [*found.problems, *reasons]
     if reasons:
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
-        raise UserError(f"nothing is packed, for others would refuse it: {reasons[0]}{more}")
+        raise UserError(
+            f"nothing is packed, for others would refuse it: {reasons[0]}{more}; "
+            "mend it, or claim less with --suite, --setting or --seed"
+        )
