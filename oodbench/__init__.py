@@ -22,6 +22,8 @@ _PUBLIC = {
     "frame": "oodbench.results.frame",
     "read_results": "oodbench.api",
     "load": "oodbench.running.loading",
+    "submit": "oodbench.running.submitting",
+    "verify": "oodbench.running.verifying",
     "Trainer": "oodbench.learning.method",
     "DomainTrainer": "oodbench.learning.method",
     "Scorer": "oodbench.learning.method",
@@ -66,6 +68,8 @@ if TYPE_CHECKING:
     from oodbench.results.frame import frame as frame
     from oodbench.running.detector import Detector as Detector
     from oodbench.running.loading import load as load
+    from oodbench.running.submitting import submit as submit
+    from oodbench.running.verifying import verify as verify
 
 __all__ = ["__version__", *_PUBLIC]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodbench.cli.parser import add_plugins, one_of
-from oodbench.errors import UserError
+from oodbench.errors import UserError, visible
 from oodbench.files import check_writable, write_atomically
 
 if TYPE_CHECKING:
@@ -142,4 +142,4 @@ def _text(value: Any) -> Any:
 
 def _shown(text: str) -> str:
     """In one line of a terminal: whatever else a file name holds is escaped."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in _text(text))
+    return visible(_text(text))
