@@ -177,9 +177,12 @@ def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _order(tensor: Tensor) -> tuple[int, ...]:
-    """Its axes, the one with the longest steps in memory first."""
+    """Its axes, the one with the longest steps in memory first.
+
+    Of equal steps the longer axis is the outer one. Axes of length 1 count too: torch tells layouts apart by their steps.
+    """
     steps = tensor.stride()
-    return tuple(sorted(range(tensor.ndim), key=lambda axis: -steps[axis]))
+    return tuple(sorted(range(tensor.ndim), key=lambda axis: (-steps[axis], -tensor.shape[axis])))
 
 
 def _laid_out(tensor: Tensor, order: tuple[int, ...]) -> Tensor:
