@@ -86,6 +86,7 @@ def evaluate(
     cpu_threads: int | None = None,
     half_bank: bool = False,
     offline: bool = False,
+    available: bool = False,
     force: bool = False,
 ) -> ResultSet:
     """What `oodbench evaluate` does, silently: a network of yours under the scorers, or all that fit.
@@ -124,6 +125,7 @@ def fit(
     cpu_threads: int | None = None,
     half_bank: bool = False,
     offline: bool = False,
+    available: bool = False,
 ) -> "Detector":
     """What `oodbench fit` does, silently: a detector with a threshold that keeps a share of ID images it was not
     fitted on. Names as in `evaluate`; `scorer="best"` chooses on the semantic sets.

@@ -21,7 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="in place of network and images: a .npz or .safetensors file of features, logits and labels",
     )
-    parser.add_argument("--scorers", metavar="A,B", help="scorers of `oodbench list methods` (default: all that fit)")
+    parser.add_argument(
+        "--scorers", metavar="A,B", help="scorers of `oodbench list methods`, or all that fit (default)"
+    )
     given_options.add_how(parser)
     parser.add_argument("--results", default="results", metavar="DIR", help="where results go (default: results)")
     parser.add_argument("--force", action="store_true", help="evaluate again what is done already")
@@ -41,7 +43,7 @@ def _evaluate(asked: GivenRequest, debug: bool) -> int:
     print()
     print(found.table(format="text", sort="auroc" if _measures_detection(done.results) else None))
     best = found.best()
-    if best is not None:
+    if best is not None and best.compared > 1:
         print(best_line(best))
     print(f"Next: oodbench table {shlex.quote(str(Path(asked.results) / done.label))} --format latex")
     failed = [result for result in done.new if result.status != "ok"]

@@ -45,5 +45,6 @@ def main(given: argparse.Namespace) -> int:
     check_writable(given.out.absolute().parent)
     fitted = fit(asked, given.scorer, given.keep, progress.reporter())
     fitted.detector.save(given.out)
-    print(summary(fitted.detector, rule=None if fitted.best is None else fitted.best.rule, folder=given.out))
+    rule = None if fitted.best is None else fitted.best.rule
+    print(summary(fitted.detector, [fitted.division], rule, given.out))
     return 0

@@ -179,7 +179,7 @@ def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
 def _order(tensor: Tensor) -> tuple[int, ...]:
     """Its axes, the one with the longest steps in memory first.
 
-    Of equal steps the longer axis is the outer one. Axes of length 1 count too: torch tells layouts apart by their steps.
+    Of equal steps the longer axis is the outer one. Axes of length 1 count too: torch tells layouts apart by them.
     """
     steps = tensor.stride()
     return tuple(sorted(range(tensor.ndim), key=lambda axis: (-steps[axis], -tensor.shape[axis])))

@@ -6,11 +6,19 @@ from dataclasses import dataclass, replace
 from oodbench.config.registry import Component, Registry
 from oodbench.config.suite import NONE
 from oodbench.data.image_part import ImagePart
-from oodbench.errors import UserError, unknown
+from oodbench.errors import UserError
 from oodbench.learning import threshold
 from oodbench.results.best import Best, choose
 from oodbench.running.detector import Detector
-from oodbench.running.evaluating import arithmetic, cells_of, choose_scorers, evaluate, evaluation_of, prepare
+from oodbench.running.evaluating import (
+    arithmetic,
+    cells_of,
+    check_names,
+    choose_scorers,
+    evaluate,
+    evaluation_of,
+    prepare,
+)
 from oodbench.running.fitting import fit_detector, network_card
 from oodbench.running.given import Given
 from oodbench.running.given_request import GivenRequest
@@ -27,6 +35,7 @@ SEEN_IN_TRAINING = (
 class Fitted:
     detector: Detector
     best: Best | None  # how the scorer was chosen, where it was not named
+    division: str  # which ID images are for what, as the reporter has heard it
 
 
 def fit(asked: GivenRequest, scorer: str, keep: float, reporter: Reporter) -> Fitted:
@@ -35,16 +44,14 @@ def fit(asked: GivenRequest, scorer: str, keep: float, reporter: Reporter) -> Fi
     if asked.arrays is not None:
         raise UserError("a detector needs the network itself, not only its outputs; give --model")
     registry = Registry(asked.plugins)
-    scorers = [name for name, card in registry.cards.items() if card.kind == "Scorer"]
-    if scorer != BEST and scorer not in registry.cards:  # told before anything is read
-        raise unknown("scorer", scorer, [*scorers, BEST])
+    check_names([scorer], registry, BEST)
     given = prepare(asked, reporter)
     choice = None
     if scorer == BEST:
         choice = _best(asked, given, registry)
         scorer = choice.scorer
     (component,), _ = choose_scorers(replace(asked, scorers=(scorer,)), given, registry)
-    return Fitted(_detector(asked, given, component, keep, choice), choice)
+    return Fitted(_detector(asked, given, component, keep, choice), choice, given.division)
 
 
 def _best(asked: GivenRequest, given: Given, registry: Registry) -> Best:

@@ -39,7 +39,7 @@ from oodbench.running.given_request import PROBES, UNNAMED, GivenRequest
 from oodbench.running.reporting import Reporter
 
 NOTHING_OOD = (
-    "no OOD images given, so only the ID accuracy is measured; --semantic probes brings what every machine has"
+    "there are no OOD images, so detection is not measured; --semantic probes brings some that every machine has"
 )
 PROBED = 500  # images of each probe
 
