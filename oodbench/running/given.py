@@ -21,13 +21,13 @@ from oodbench.data.parts import Parts
 from oodbench.data.preprocessing import Preprocessing, stated
 from oodbench.errors import UserError, shortened
 from oodbench.learning.adapter import Adapted, adapt, behaviour_digest
-from oodbench.learning.evaluation import NEGATIVE
 from oodbench.learning.given_models import GivenModel, from_module, load_model, output_names
 from oodbench.learning.loaders import LoaderRows
 from oodbench.learning.method import Scorer
 from oodbench.learning.networks import Classifier
 from oodbench.learning.outputs import Outputs
 from oodbench.learning.rows import as_rows, to_input
+from oodbench.learning.scoring import NEGATIVE
 from oodbench.results.result import GivenRun, SetRead
 from oodbench.running.given_request import GivenRequest
 from oodbench.running.preflight import choose_device

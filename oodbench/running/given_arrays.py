@@ -9,9 +9,9 @@ from oodbench.config.suite import NONE, Setting
 from oodbench.data.given_set import name_of
 from oodbench.data.preprocessing import ALREADY
 from oodbench.learning import exchange
-from oodbench.learning.evaluation import ROWS
 from oodbench.learning.exchange import Arrays
 from oodbench.learning.method import Scorer
+from oodbench.learning.scoring import ROWS
 from oodbench.learning.without_images import as_evaluation, lacking
 from oodbench.results.result import GivenRun, SetRead
 from oodbench.running.given import Case, Given, Network, checked_name, negative_misfit, suite_of

@@ -18,9 +18,9 @@ from oodbench.data.preprocessing import ALREADY
 from oodbench.errors import UserError
 from oodbench.learning import given_models
 from oodbench.learning.adapter import adapt
-from oodbench.learning.evaluation import fit, scores_of
 from oodbench.learning.given_models import load_model
 from oodbench.learning.outputs import forward
+from oodbench.learning.scoring import fit, scores_of
 from oodbench.learning.threshold import Share
 from oodbench.running.detector import Detector
 from oodbench.running.detector_files import JSON, TENSORS, sealed
