@@ -43,8 +43,9 @@ def main(given: argparse.Namespace) -> int:
     check_keep(given.keep)  # what cannot end well is refused before anything is computed
     check_place(given.out)
     check_writable(given.out.absolute().parent)
-    fitted = fit(asked, given.scorer, given.keep, progress.reporter())
+    reporter = progress.reporter()
+    fitted = fit(asked, given.scorer, given.keep, reporter)
     fitted.detector.save(given.out)
     rule = None if fitted.best is None else fitted.best.rule
-    print(summary(fitted.detector, [fitted.division], rule, given.out))
+    reporter.note(summary(fitted.detector, [fitted.division], rule, given.out))
     return 0

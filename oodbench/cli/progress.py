@@ -68,12 +68,22 @@ class Lines:
             self.last = time.perf_counter()
             print(f"  {_progress(progress)}", flush=True)
 
+    def scoring(self, what: str, share: float) -> None:
+        """Of a trained network: what is being done, and the share of it that is."""
+        if time.perf_counter() - self.last > 10:
+            self.last = time.perf_counter()
+            print(f"  {what}: {100 * share:.0f} %", flush=True)
+
     def result(self, result: "Result") -> None:
         print(f"  {outcome(result)}", flush=True)
 
 
 class Terminal(Lines):
-    """Progress for a person: one line that moves while a network trains."""
+    """Progress for a person: one line that moves while a network trains or is scored."""
+
+    def note(self, text: str) -> None:
+        self._show("")
+        super().note(text)
 
     def training(self, training: "Training", number: int, count: int) -> None:
         self.label = f"[{number}/{count}] {training_name(training)}"
@@ -81,6 +91,9 @@ class Terminal(Lines):
 
     def progress(self, progress: "Progress") -> None:
         self._show(f"{self.label}: {_progress(progress)}")
+
+    def scoring(self, what: str, share: float) -> None:
+        self._show(f"  {what}: {100 * share:.0f} %")
 
     def result(self, result: "Result") -> None:
         self._show("")

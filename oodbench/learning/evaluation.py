@@ -5,7 +5,7 @@ the same rows is computed once and then makes room.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -25,11 +25,17 @@ from oodbench.learning.lending import Lender
 from oodbench.learning.loop import Failed
 from oodbench.learning.method import BankScorer, Scorer
 from oodbench.learning.networks import Classifier
-from oodbench.learning.outputs import MapsReader, Outputs, forward, forward_reading
+from oodbench.learning.outputs import MapsReader, Outputs, forward_reading
 from oodbench.learning.rows import as_rows
 from oodbench.learning.scoring import ROWS, fit, joined, one_per_row, refuse_negative
 
 TEST_SPLITS = ("id", "covariate", "semantic")
+
+
+Watch = Callable[[str, float], None]  # what is being done, in words, and the share of it that is
+
+
+def _unwatched(what: str, share: float) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,8 @@ class Evaluation:
     """Scores the test splits; outputs, fitted scorers and scores are remembered by content for the next cell.
 
     `expected` are scorers that will be asked for too: those that oodbench ships are scored with the first. Images whose
-    outputs are `known` pass only for scorers that read feature maps. With `half_bank`, training rows are in memory in
+    outputs are `known` pass only for scorers that read feature maps. `watch` hears what is being done and which share
+    of it is. With `half_bank`, training rows are in memory in
     half precision alone once the scorers are fitted; what is fitted later passes the training images again.
     """
 
@@ -67,8 +74,10 @@ class Evaluation:
         expected: Iterable[KeyedScorer] = (),
         known: Mapping[str, Outputs] = MappingProxyType({}),  # by the keys of the images
         half_bank: bool = False,
+        watch: Watch | None = None,
     ) -> None:
         self.model, self.labelled = model, labelled
+        self._watch = watch or _unwatched
         self._expected = [each for each in expected if each.shipped]
         self._alone: set[str] = set()  # keys of expected scorers that failed: when they are asked for, they say why
         self._outputs: dict[str, tuple[Outputs, float]] = {key: (out, 0.0) for key, out in known.items()}
@@ -145,7 +154,7 @@ class Evaluation:
         key = key_of(images)
         if key not in self._outputs:
             started = time.perf_counter()
-            out = forward(self.model, as_rows(images.images), _labels(images) if labels else None)
+            out = self._forward(images, _labels(images) if labels else None, {}, "")[0]
             self._outputs[key] = out, time.perf_counter() - started
         return self._outputs[key]
 
@@ -182,15 +191,20 @@ class Evaluation:
         self, images: ImagePart, y: Tensor | None, readers: Mapping[str, MapsReader], asked: str
     ) -> tuple[Outputs, dict[str, Tensor]]:
         """One pass for all that read maps; where it fails, one for the scorer that was asked for alone."""
-        rows = as_rows(images.images)
+        rows, count = as_rows(images.images), len(images)
+
+        def passed(so_far: int) -> None:
+            self._watch(f"{count:,} images through the network", so_far / count)
+
         try:
-            return forward_reading(self.model, rows, readers, y)
+            return forward_reading(self.model, rows, readers, y, passed=passed)
         except Exception:
             others = readers.keys() - {asked}
             if not others:
                 raise
             self._alone |= others
-            return forward_reading(self.model, rows, {key: readers[key] for key in readers.keys() - others}, y)
+            own = {key: readers[key] for key in readers.keys() - others}
+            return forward_reading(self.model, rows, own, y, passed=passed)
 
     def _with(self, keyed: KeyedScorer) -> list[KeyedScorer]:
         """The scorer, and those that are done along with it."""
@@ -234,11 +248,13 @@ class Evaluation:
 
     def _score_together(self, turns: "list[_Turn]", out: Outputs, images: ImagePart) -> None:
         """The last turn is of the scorer that was asked for; others that fail are left out until they are asked for."""
-        asked = turns[-1]
+        asked, what = turns[-1], f"{len(turns)} scorer{'s' * (len(turns) > 1)} on {len(images):,} images"
         for start in range(0, len(images), ROWS):
             rows = slice(start, start + ROWS)
             shared = out.rows(rows)
-            for some in _side_by_side(turns):
+            together = _side_by_side(turns)
+            for i, some in enumerate(together):
+                self._watch(what, (start + len(shared.logits) * i / len(together)) / len(images))
                 started = time.perf_counter()
                 try:
                     self._take_turns(some, shared, rows)

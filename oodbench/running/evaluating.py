@@ -162,7 +162,7 @@ def evaluate(cells: Sequence[GivenCell], reporter: Reporter) -> list[Result]:
     """The results of these cells, written one by one. A failure is a result too, the others go on."""
     done = []
     for some in _on_one_bank(cells):
-        evaluation = evaluation_of(some)
+        evaluation = evaluation_of(some, reporter)
         for cell in some:
             result = _score(cell, evaluation)
             reporter.result(result)
@@ -178,12 +178,12 @@ def _on_one_bank(cells: Sequence[GivenCell]) -> list[list[GivenCell]]:
     return list(groups.values())
 
 
-def evaluation_of(cells: Sequence[GivenCell]) -> Evaluation:
+def evaluation_of(cells: Sequence[GivenCell], reporter: Reporter) -> Evaluation:
     """One for all cells on one bank: each part passes once, each scorer is fitted once."""
     first = cells[0]
     given, labelled = first.given, first.case.parts.labelled
     expected = {repr(cell.scorer.identity()): keyed(cell.scorer) for cell in cells}
-    return Evaluation(given.model, labelled, expected.values(), given.known, first.half_bank)
+    return Evaluation(given.model, labelled, expected.values(), given.known, first.half_bank, reporter.scoring)
 
 
 @contextmanager

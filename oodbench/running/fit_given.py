@@ -31,6 +31,13 @@ SEEN_IN_TRAINING = (
 )
 
 
+class _ScoringAlone(Silent):
+    """Passes on how far the scoring is, and no results: they are thrown away."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self.scoring = reporter.scoring  # type: ignore[method-assign]
+
+
 @dataclass(frozen=True)
 class Fitted:
     detector: Detector
@@ -48,29 +55,31 @@ def fit(asked: GivenRequest, scorer: str, keep: float, reporter: Reporter) -> Fi
     given = prepare(asked, reporter)
     choice = None
     if scorer == BEST:
-        choice = _best(asked, given, registry)
+        choice = _best(asked, given, registry, reporter)
         scorer = choice.scorer
     (component,), _ = choose_scorers(replace(asked, scorers=(scorer,)), given, registry)
-    return Fitted(_detector(asked, given, component, keep, choice), choice, given.division)
+    return Fitted(_detector(asked, given, component, keep, choice, reporter), choice, given.division)
 
 
-def _best(asked: GivenRequest, given: Given, registry: Registry) -> Best:
+def _best(asked: GivenRequest, given: Given, registry: Registry, reporter: Reporter) -> Best:
     """By the rule of `results.best`, on results that nobody keeps."""
     if all(case.setting.semantic == NONE for case in given.cases):
         raise UserError("the best scorer is that on semantic images; give --semantic, or name one: --scorer energy")
     scorers, _ = choose_scorers(asked, given, registry)
     with tempfile.TemporaryDirectory() as folder:
         cells = cells_of(replace(asked, results=folder), given, scorers)
-        chosen = choose(evaluate(cells, Silent()))
+        chosen = choose(evaluate(cells, _ScoringAlone(reporter)))
     if chosen is None:
         raise UserError("no scorer gave scores of all semantic sets; name one: --scorer energy")
     return chosen
 
 
-def _detector(asked: GivenRequest, given: Given, component: Component, keep: float, choice: Best | None) -> Detector:
+def _detector(
+    asked: GivenRequest, given: Given, component: Component, keep: float, choice: Best | None, reporter: Reporter
+) -> Detector:
     first = given.cases[0]
     cells = cells_of(asked, given, [component])
-    evaluation = evaluation_of([cell for cell in cells if cell.case is first])
+    evaluation = evaluation_of([cell for cell in cells if cell.case is first], reporter)
     brought, network = given.network.brought, given.network
     assert brought is not None
     card = network_card(given.model, brought.text, brought.spec, first.parts.id, given.run.classes)
