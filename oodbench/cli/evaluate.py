@@ -10,7 +10,7 @@ from oodbench.cli.output import results_stay
 from oodbench.cli.progress import outcome
 from oodbench.report.result_set import ResultSet, best_line
 from oodbench.results.result import Result
-from oodbench.running.given_request import GivenRequest
+from oodbench.running.given.request import GivenRequest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def main(given: argparse.Namespace) -> int:
 
 
 def _evaluate(asked: GivenRequest, debug: bool) -> int:
-    from oodbench.running.evaluating import carry_out
+    from oodbench.running.given.evaluating import carry_out
 
     done = carry_out(asked, progress.reporter())
     found = ResultSet(done.results)

@@ -37,8 +37,8 @@ def main(given: argparse.Namespace) -> int:
     asked = given_options.request_of(given)
     from oodbench.learning.threshold import check_keep
     from oodbench.report.detector_summary import summary
-    from oodbench.running.detector_files import check_place
-    from oodbench.running.fit_given import fit
+    from oodbench.running.given.detector_files import check_place
+    from oodbench.running.given.fit import fit
 
     check_keep(given.keep)  # what cannot end well is refused before anything is computed
     check_place(given.out)

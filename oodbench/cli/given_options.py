@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from oodbench.running.given_request import GivenRequest, given_request
+from oodbench.running.given.request import GivenRequest, given_request
 
 SETS = "folder:PATH or a data set of `oodbench list datasets`"
 

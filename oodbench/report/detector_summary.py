@@ -7,7 +7,7 @@ from pathlib import Path
 from tabulate import tabulate
 
 from oodbench.learning.fitted_state import decoded
-from oodbench.running.detector import Detector
+from oodbench.running.given.detector import Detector
 
 KINDS = {"id": "held-out ID", "covariate": "covariate", "semantic": "semantic"}
 

@@ -5,7 +5,7 @@ from command_line import assert_done, oodbench
 from own_digits import digits, trained, write_folder, write_network
 
 import oodbench as api
-from oodbench.running.fit_given import SEEN_IN_TRAINING
+from oodbench.running.given.fit import SEEN_IN_TRAINING
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from oodbench.errors import UserError
 from oodbench.learning.given_models import GivenModel
 from oodbench.results.result import SetRead
 from oodbench.running.choice import choose_settings
-from oodbench.running.given import (
+from oodbench.running.given.network import (
     NOT_TRAINED,
     SEED,
     Case,
@@ -24,7 +24,7 @@ from oodbench.running.given import (
     few_of,
     preprocessing_of,
 )
-from oodbench.running.given_request import GivenRequest
+from oodbench.running.given.request import GivenRequest
 from oodbench.running.keys import corruption_code
 from oodbench.running.provenance import recorded
 from oodbench.running.reporting import Reporter

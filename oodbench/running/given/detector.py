@@ -20,8 +20,8 @@ from oodbench.learning.fitted_state import decoded, restore, state_of
 from oodbench.learning.method import Scorer
 from oodbench.learning.networks import Classifier
 from oodbench.learning.scoring import forward_for, scores_of
-from oodbench.running import detector_files, detector_networks
-from oodbench.running.detector_files import AGAIN, DetectorCard, ScorerCard, Stored
+from oodbench.running.given import detector_files, detector_networks
+from oodbench.running.given.detector_files import AGAIN, DetectorCard, ScorerCard, Stored
 from oodbench.running.preflight import choose_device
 
 SCORER, ID_SCORES = "scorer.", "id_scores"  # names of tensors in the file, or how they begin

@@ -29,7 +29,7 @@ from oodbench.learning.outputs import Outputs
 from oodbench.learning.rows import as_rows, to_input
 from oodbench.learning.scoring import NEGATIVE
 from oodbench.results.result import GivenRun, SetRead
-from oodbench.running.given_request import GivenRequest
+from oodbench.running.given.request import GivenRequest
 from oodbench.running.preflight import choose_device
 from oodbench.running.reporting import Reporter
 

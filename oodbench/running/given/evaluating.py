@@ -25,16 +25,16 @@ from oodbench.results.result import Result
 from oodbench.running import provenance
 from oodbench.running.choice import choose_methods, target_of
 from oodbench.running.execution import keyed
-from oodbench.running.given import Given
-from oodbench.running.given_arrays import on_arrays
-from oodbench.running.given_cells import GivenCell, result_of
-from oodbench.running.given_request import GivenRequest
-from oodbench.running.given_sets import on_sets
-from oodbench.running.given_suite import on_suite
+from oodbench.running.given.arrays import on_arrays
+from oodbench.running.given.cells import GivenCell, result_of
+from oodbench.running.given.network import Given
+from oodbench.running.given.request import GivenRequest
+from oodbench.running.given.sanity import doubt
+from oodbench.running.given.sets import on_sets
+from oodbench.running.given.suite import on_suite
 from oodbench.running.mistakes import at_work, users_mistakes
 from oodbench.running.reporting import Reporter
 from oodbench.running.request import request
-from oodbench.running.sanity import doubt
 
 ALL = "all-scorers"
 

@@ -9,8 +9,8 @@ from oodbench.data.image_part import ImagePart
 from oodbench.errors import UserError
 from oodbench.learning import threshold
 from oodbench.results.best import Best, choose
-from oodbench.running.detector import Detector
-from oodbench.running.evaluating import (
+from oodbench.running.given.detector import Detector
+from oodbench.running.given.evaluating import (
     arithmetic,
     cells_of,
     check_names,
@@ -19,9 +19,9 @@ from oodbench.running.evaluating import (
     evaluation_of,
     prepare,
 )
-from oodbench.running.fitting import fit_detector, network_card
-from oodbench.running.given import Given
-from oodbench.running.given_request import GivenRequest
+from oodbench.running.given.fitting import fit_detector, network_card
+from oodbench.running.given.network import Given
+from oodbench.running.given.request import GivenRequest
 from oodbench.running.reporting import Reporter, Silent
 
 BEST = "best"

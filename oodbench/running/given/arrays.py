@@ -14,8 +14,8 @@ from oodbench.learning.method import Scorer
 from oodbench.learning.scoring import ROWS
 from oodbench.learning.without_images import as_evaluation, lacking
 from oodbench.results.result import GivenRun, SetRead
-from oodbench.running.given import Case, Given, Network, checked_name, negative_misfit, suite_of
-from oodbench.running.given_request import GivenRequest
+from oodbench.running.given.network import Case, Given, Network, checked_name, negative_misfit, suite_of
+from oodbench.running.given.request import GivenRequest
 from oodbench.running.preflight import choose_device
 from oodbench.running.reporting import Reporter
 
