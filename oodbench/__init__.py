@@ -16,7 +16,7 @@ _PUBLIC = {
     "run": "oodbench.api",
     "evaluate": "oodbench.api",
     "fit": "oodbench.api",
-    "Detector": "oodbench.running.detector",
+    "Detector": "oodbench.running.given.detector",
     "table": "oodbench.api",
     "compare": "oodbench.api",
     "frame": "oodbench.results.frame",
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from oodbench.learning.tuning import out_share as out_share
     from oodbench.learning.tuning import select_at_drop as select_at_drop
     from oodbench.results.frame import frame as frame
-    from oodbench.running.detector import Detector as Detector
+    from oodbench.running.given.detector import Detector as Detector
     from oodbench.running.loading import load as load
     from oodbench.running.submitting import submit as submit
     from oodbench.running.verifying import verify as verify
