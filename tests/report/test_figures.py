@@ -142,6 +142,12 @@ def test_scorers_are_one_group_of_the_figure_whatever_they_read():
     assert sorted(markers(drawn("tradeoff", found))[DETECTION]) == [[10, 50], [20, 50], [30, 50]]
 
 
+def test_methods_of_two_groups_at_one_point_share_a_label():
+    found = [result("energy"), result("erm", group="OOD generalization"), result("scone", group=WILD, fpr95=0.1)]
+    found[2] = replace(found[2], metrics={**found[2].metrics, "covariate_acc": 0.7})
+    assert {t.get_text() for t in drawn("tradeoff", found).figure.axes[0].texts} == {"Energy, ERM", "SCONE"}
+
+
 def test_the_groups_differ_without_colour():
     assert len({marker for _, marker, _ in style.GROUPS.values()}) == len(style.GROUPS)
     looks = [style[1:] for style in style.SPLITS.values()]
@@ -378,3 +384,10 @@ def test_the_command_line_waits_for_matplotlib_and_figures_for_torch():
     modules = ", ".join(f"oodbench.report.figures.{name}" for name in figures.FIGURES)
     code = f"import sys, {modules}; assert not {{'torch', 'matplotlib.pyplot'}} & {{*sys.modules}}"
     assert python("-c", code) == (0, "", "")
+
+
+def test_a_margin_that_is_a_multiple_is_no_point_of_a_sweep():
+    found = [result(f"scone,margin={m}", margin=m) for m in (0.0, -1.0)] + [result("scone,margin=0.9x", margin="0.9x")]
+    assert [label.get_text() for label in drawn("margin", found).figure.axes[0].get_xticklabels()] == ["0", "−1"]
+    with pytest.raises(NotDrawn, match="needs a method under two margins"):
+        drawn("margin", found[2:])

@@ -81,7 +81,9 @@ def draw(study: Study, asked: Asked) -> Drawing:
     figure.set_layout_engine("none")
     named = _named(points, front, crowd, int(LABELS_PER_INCH * asked.width / (2 if is_wide and crowd else 1)))
     for axes, some in zip(panels, named, strict=True):
-        labels = {point.at: point.label for point in some}
+        labels: dict[tuple[float, float], str] = {}  # ERM and its scorer, of two groups, are one point
+        for point in some:
+            labels[point.at] = f"{labels[point.at]}, {point.label}" if point.at in labels else point.label
         place_labels(axes, labels, [point.at for point in points], front)
     return Drawing(figure, *_said(study, asked, table, runs, points, named, crowd is not None))
 
