@@ -19,6 +19,7 @@ _PUBLIC = {
     "Detector": "oodbench.running.given.detector",
     "table": "oodbench.api",
     "compare": "oodbench.api",
+    "figure": "oodbench.api",
     "frame": "oodbench.results.frame",
     "read_results": "oodbench.api",
     "load": "oodbench.running.loading",
@@ -45,6 +46,7 @@ _PUBLIC = {
 if TYPE_CHECKING:
     from oodbench.api import compare as compare
     from oodbench.api import evaluate as evaluate
+    from oodbench.api import figure as figure
     from oodbench.api import fit as fit
     from oodbench.api import read_results as read_results
     from oodbench.api import run as run

@@ -18,6 +18,7 @@ from oodbench.running.run import carry_out, prepare
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
     from oodbench.results.result import Result
     from oodbench.running.given.detector import Detector
@@ -169,3 +170,24 @@ def compare(
     """
     compared = differences.compare(read_results(folder), baseline, methods, metrics)
     return from_records(differences.records(compared), differences.RECORDS)
+
+
+def figure(
+    name: str,
+    results: "str | Path | Sequence[Result]" = "results",
+    methods: Sequence[str] = (),
+    suite: str | None = None,
+    setting: str | None = None,
+    width: str | float = "text",
+    title: bool | None = None,
+) -> "Figure":
+    """A figure of `oodbench plot`, as matplotlib has it, of a folder or of results at hand; a notebook shows it.
+
+    It is of the first suite and setting that allow it, unless these are named as tables name them. `width` is "column",
+    "text" or inches. By default it has a title only where there are several suites or settings.
+    """
+    from oodbench.report.figures import draw_first
+
+    found = read_results(results) if isinstance(results, (str, Path)) else list(results)
+    named = [methods] if isinstance(methods, str) else methods
+    return draw_first(name, found, named, suite, setting, width, title).figure

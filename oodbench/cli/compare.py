@@ -18,7 +18,7 @@ RECORDS: dict[str, Callable[[list[Comparison]], str]] = {
     "csv": difference_tables.to_csv,
     "json": difference_tables.to_json,
 }
-FIGURES = (".png", ".pdf")
+FIGURES = (".png", ".pdf", ".svg")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=", ".join(render.FORMATS) + " (default: text)",
     )
     parser.add_argument(
-        "--figure", metavar="FILE", help="draw the differences of one suite too, into FILE.png or FILE.pdf"
+        "--figure", metavar="FILE", help="draw the differences of one suite too, into FILE.png, FILE.pdf or FILE.svg"
     )
 
 
@@ -92,7 +92,7 @@ def _figure(given: str | None) -> Path | None:
         return None
     path = Path(given)
     if path.suffix not in FIGURES:
-        raise UserError(f"--figure {given} is neither PNG nor PDF; give a name that ends in {' or '.join(FIGURES)}")
+        raise UserError(f"--figure {given} is no PNG, PDF or SVG; give a name that ends in {' or '.join(FIGURES)}")
     return path
 
 
@@ -101,6 +101,6 @@ def _draw(comparison: Comparison, path: Path, folder: Path) -> None:
     from oodbench.report.figures import differences as figure
     from oodbench.report.figures import style
 
-    encoded = style.encode(figure.drawing_of(comparison), folder)
+    encoded = style.encode(figure.drawing_of(comparison), folder, [path.suffix[1:]])
     for target, content in ((path, encoded[path.suffix[1:]]), (path.with_suffix(".txt"), encoded["txt"])):
         write_atomically(target, lambda file: file.write(content))  # noqa: B023
