@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from oodbench.config.registry import GROUPS, display_names
 from oodbench.errors import UserError, unknown
@@ -16,6 +16,7 @@ from oodbench.report.averages import Groups, averages
 from oodbench.report.cells import Cell, mark_best, measured, plain
 from oodbench.report.evidence import Evidence
 from oodbench.report.groups import by_paper, groups_of, is_given
+from oodbench.report.names import method_name, row_names
 from oodbench.report.numbers import Number
 from oodbench.report.origins import replaced
 from oodbench.results import selection as model_selection
@@ -26,10 +27,13 @@ from oodbench.results.resampling import ACCURACIES
 from oodbench.results.result import MethodRun, Result
 from oodbench.results.samples import Sample
 
-__all__ = ["DEFAULT_METRICS", "GROUPS", "Cell", "Entry", "PrintedRow", "Row", "Table", "build", "plain"]
+__all__ = [
+    "DEFAULT_METRICS", "GROUPS", "Cell", "Entry", "PrintedRow", "Row", "Table", "build", "method_name", "plain",
+]  # fmt: skip
 DEFAULT_METRICS = ("covariate_acc", "id_acc", "fpr95", "auroc")
 SELF_EXPLANATORY = ("id_acc", "auroc")
 REPORTED = "reported"  # what stands before the numbers of the source that a table belongs to
+OTHER_PRESET = "not this preset"
 TRANSDUCTIVE = "What learns with wild data saw unlabelled images of the held-out domain: those rows are transductive."
 
 
@@ -41,6 +45,11 @@ class Entry:
     error: str = ""
     note: str = ""
     best: bool = False
+    flag: str = ""  # a further note, which figures with different ones may share
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.note, self.flag)))
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,7 @@ class Row:
     heads: tuple[str, ...]
     trainer: str = ""
     network: str = ""  # the name of one that was given; empty where one was trained
+    seeds: str = ""  # how many stand behind it, where that differs from most rows of its table
 
     @property
     def name(self) -> str:
@@ -68,26 +78,22 @@ class Row:
     @cached_property
     def lines(self) -> list[PrintedRow]:
         """What was measured; below it what is reported, and the difference."""
-        entries = [Entry(c.percent, c.margin_percent, c.note, c.best) for c in self.cells]
-        printed = [PrintedRow(self.heads, entries, True)]
-        lines = list(dict.fromkeys(_line_of(number) for cell in self.cells for number in cell.reported))
-        for line in lines:
+        entries = [Entry(c.percent, c.margin_percent, c.note, c.best, c.flag) for c in self.cells]
+        heads = (*self.heads[:-1], ", ".join(filter(None, (self.heads[-1], self.seeds))))
+        printed = [PrintedRow(heads, entries, True)]
+        reported = list(dict.fromkeys(_line_of(number) for cell in self.cells for number in cell.reported))
+        for line in reported:
             numbers = [next((n for n in cell.reported if _line_of(n) == line), None) for cell in self.cells]
-            source, is_comparable = line
-            is_first = is_comparable and line == lines[0]
-            printed.append(self._below(REPORTED if is_first else source, [_reported_entry(n) for n in numbers]))
+            is_first = line.is_comparable and line == reported[0]
+            name = REPORTED if is_first or not line.is_comparable else line.source
+            label = f"{name} ({line.remark})" if line.remark else name
+            printed.append(self._below(label, [_reported_entry(n) for n in numbers]))
             if is_first:
                 printed.append(self._below("difference", [_difference_entry(cell) for cell in self.cells]))
         return printed
 
     def _below(self, label: str, entries: list[Entry]) -> PrintedRow:
         return PrintedRow((*[""] * (len(self.heads) - 1), label), entries, False)
-
-
-def method_name(method: MethodRun) -> str:
-    """As the paper would write it, on one line: Mixup + KNN (knn.k=5)."""
-    changed = ", ".join(method.changed)
-    return plain(method.display) + (f" ({changed})" if changed else "")
 
 
 def printed_name(method: str, display: str = "") -> str:
@@ -102,9 +108,17 @@ def display_of(result: Result) -> str:
     return plain(result.config.method.display)
 
 
-def _line_of(number: Number) -> tuple[str, bool]:
+class _Line(NamedTuple):
     """What stands before the numbers of a source, and whether they compare with ours."""
-    return number.label if number.is_comparable else f"{REPORTED} ({number.settings[0]})", number.is_comparable
+
+    source: str
+    remark: str
+    is_comparable: bool
+
+
+def _line_of(number: Number) -> _Line:
+    remark = number.settings[0] if not number.is_comparable else "" if number.is_of_preset else OTHER_PRESET
+    return _Line(number.label if number.is_comparable else "", remark, number.is_comparable)
 
 
 def _reported_entry(number: Number | None) -> Entry:
@@ -153,7 +167,7 @@ class Table:
     def marks(self) -> dict[str, str]:
         """Footnotes and their letters, in reading order; figures that share a reason share the letter."""
         entries = (entry for row in self.rows for line in row.lines for entry in line.entries)
-        notes = dict.fromkeys(entry.note for entry in entries if entry.note)
+        notes = dict.fromkeys(note for entry in entries for note in entry.notes)
         return {note: _letters(i) for i, note in enumerate(notes)}
 
     @property
@@ -165,6 +179,12 @@ class Table:
     def seeds_line(self) -> str:
         """The same, and what stands after ±."""
         return f"{self.seeds}. {sentences.intervals(self.rows, self.metrics)}".strip()
+
+    @property
+    def counts_line(self) -> str:
+        """The same for a reader of the rows, which say where they differ."""
+        counts = sentences.seeds_beside_rows(self.rows) or "No run succeeded"
+        return f"{counts}. {sentences.intervals(self.rows, self.metrics)}".strip()
 
     @property
     def definitions(self) -> str:
@@ -204,6 +224,7 @@ def build(
     images: bool = True,
     sort: str | None = None,
     groups: Groups | None = None,
+    average: bool = False,
 ) -> list[Table]:
     """A table per suite, two where domains are held out with and without a semantic set.
 
@@ -212,6 +233,7 @@ def build(
     checkpoint of results that have several, None takes them as they were at the end. Without `images` no raw scores are
     read, and intervals are over seeds alone. `sort` is a metric, shown or not, by which all rows stand, best first and
     without groups; a table whose results lack it keeps its order. `groups` are those of the suite, where it is at hand.
+    With `average`, means over the settings of a table stand in their place.
     """
     for name in (*(metrics or ()), *([] if sort is None else [sort])):
         if name not in METRICS:
@@ -225,7 +247,7 @@ def build(
     for suite, ledger in as_ledger(results).suites.items():
         origins = replaced(ledger.results)
         if selection is None:
-            table = _table(suite, _lowest(ledger.last_runs, lowest), shown, images, by, groups)
+            table = _table(suite, _lowest(ledger.last_runs, lowest), shown, images, by, groups, average)
             caption = sentences.given_networks(ledger.last_runs)
             tables.append(replace(table, caption=caption, notes=(*table.notes, *origins)))
             continue
@@ -235,7 +257,7 @@ def build(
             sentence = model_selection.describe(selected.values(), selection, last_only)
             networks = sentences.given_networks(selected)
             caption = " ".join(filter(None, [networks, sentence, TRANSDUCTIVE if last_only else ""]))
-            table = _table(suite, _lowest(selected, lowest), shown, images, by, groups)
+            table = _table(suite, _lowest(selected, lowest), shown, images, by, groups, average)
             part = "with a semantic set" if last_only and len(kinds) > 1 else ""
             tables.append(replace(table, part=part, caption=caption, notes=(*table.notes, *origins)))
     if by is not None and all(table.has_groups for table in tables):
@@ -255,14 +277,17 @@ def _lowest(runs: Mapping[Place, Runs], seeds: int | None) -> dict[Place, Runs]:
 
 def _table(
     suite: str, runs: Mapping[Place, Runs], asked: list[Metric] | None, images: bool, by: Metric | None,
-    groups: Groups | None,
+    groups: Groups | None, average: bool,
 ) -> Table:  # fmt: skip
     metrics = _recorded(runs) if asked is None else asked
     methods = by_paper(methods_of(runs))
     row_groups = groups_of(methods)
-    names = {label: method_name(method) for label, method in methods.items()}
+    names = row_names(methods)
     settings = in_order(runs)
-    columns = {setting: [setting] for setting in settings} | averages(runs, settings, groups)
+    means = averages(runs, settings, groups)
+    columns = {setting: [setting] for setting in settings} | means
+    if average and len(settings) > 1:
+        columns = means or {sentences.AVERAGE: settings}
     evidence, twins = Evidence(runs, metrics, images), sentences.unparted(names, runs)
 
     def cell(label: str, title: str, metric: Metric) -> Cell:
@@ -277,7 +302,7 @@ def _table(
         for (label, method), cells in zip(methods.items(), grid, strict=True)
     ]
     shares = sentences.one_network(names, runs) if any(metric.name in ACCURACIES for metric in metrics) else []
-    table = Table(suite, list(columns), metrics, rows, notes=tuple(shares))
+    table = Table(suite, list(columns), metrics, sentences.with_seeds(rows), notes=tuple(shares))
     return table if by is None else _sorted(table, by, runs, settings)
 
 

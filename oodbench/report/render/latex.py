@@ -4,7 +4,7 @@ import re
 import unicodedata
 from dataclasses import replace
 
-from oodbench.report.render.titles import arrow
+from oodbench.report.render.titles import arrow, letters
 from oodbench.report.tables import Entry, PrintedRow, Row, Table, plain
 
 # What plain pdflatex would obey or not know. Braces around [ and * hide them from the \\ of the row above.
@@ -64,7 +64,7 @@ def _float(table: Table, part: int, parts: int) -> str:
     return "\n".join([
         r"\begin{table*}[ht]",
         r"\centering",
-        rf"\caption{{{_escaped(caption)} {_escaped(table.seeds_line)}}}",
+        rf"\caption{{{_escaped(caption)} {_escaped(table.counts_line)}}}",
         rf"\label{{tab:{label}}}",
         r"\smallskip\setlength{\tabcolsep}" + _size(columns, lines),
         r"\makebox[\textwidth][c]{%",  # where a table is wider than the text, both margins share it
@@ -111,7 +111,7 @@ def _number(figure: Entry, marks: dict[str, str]) -> str:
     text = "--" if figure.text == "–" else _escaped(figure.text)
     text = rf"\textbf{{{text}}}" if figure.best else text
     error = rf"$_{{\pm {figure.error}}}$" if figure.error else ""
-    return text + error + (f"$^{{{marks[figure.note]}}}$" if figure.note else "")
+    return text + error + (f"$^{{{letters(figure, marks)}}}$" if figure.notes else "")
 
 
 def _escaped(text: str) -> str:
