@@ -7,6 +7,7 @@ with status 0; what cannot be said on standard error is not said.
 import errno
 import os
 import shlex
+import shutil
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from oodbench.files import CannotWrite
 # For what Unicode itself does not take apart. Each is as wide as what it stands for, where tables have it.
 STAND_INS = {
     "↑": "^", "↓": "v", "→": "->", "←": "<-", "×": "x", "±": "+/-", "−": "-", "–": "-", "—": "-",
-    "≤": "<=", "≥": ">=", "‘": "'", "’": "'", "“": '"', "”": '"',
+    "≤": "<=", "≥": ">=", "η": "eta", "π": "pi", "‘": "'", "’": "'", "“": '"', "”": '"',
 }  # fmt: skip
 
 
@@ -70,6 +71,11 @@ def results_stay(folder: Path) -> Iterator[None]:
                 "and the same command goes on where it stopped"
             )
         raise
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal that standard output is; None if it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 class _Stream:
@@ -136,6 +142,8 @@ def encodable(text: str, encoding: str) -> str:
         return text
     if not _fits("±", encoding):
         text = text.replace(" ± ", STAND_INS["±"])  # as wide as it was
+    if not _fits("η", encoding):
+        text = text.replace("η = ", "eta=")  # likewise
     return text.translate({ord(each): _stand_in(each) for each in set(text) if not _fits(each, encoding)})
 
 

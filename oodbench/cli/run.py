@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodbench.cli import progress
-from oodbench.cli.output import results_stay
+from oodbench.cli.output import results_stay, terminal_width
 from oodbench.cli.progress import duration, outcome, training_name
 from oodbench.cli.reading import report_problems
 from oodbench.config.cards import EVERY
@@ -190,7 +190,7 @@ def _print_tables(planned: "Plan") -> None:
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             write_text(path, text)
     print()
-    print(render.render(built, "text"))
+    print(render.render(built, "text", terminal_width()))
     print(f"The same table: {home / 'table.md'} and {home / 'table.tex'}")
     print(f"Next: oodbench table {shlex.quote(str(planned.folder))} --format latex")
 
