@@ -17,6 +17,7 @@ from oodbench.report.numbers import SHOWN, Number
 from oodbench.report.origins import replaced
 from oodbench.report.reported import Layout, Reference
 from oodbench.report.sentences import with_seeds
+from oodbench.report.spelling import suite_in_words
 from oodbench.report.tables import Row, Table, checked_seeds
 from oodbench.report.tables import build as own_tables
 from oodbench.results.ledger import Ledger, as_ledger
@@ -187,6 +188,7 @@ def fill(
         notes=(*table.notes, *replaced(ledger.results)),
         reported_notes=(*table.reported_notes, *other_preset(rows, ledger.newest.preset)),
         marks_best=table.best,
+        suite_in_words=suite_in_words(ledger.newest),
     )
 
 

@@ -8,7 +8,7 @@ from oodbench.config.registry import changed_words
 from oodbench.report.cells import plain
 from oodbench.results.result import MethodRun
 
-SYMBOLS = {("scone", "margin"): "η"}  # of hyperparameters that papers write as a letter
+SYMBOLS = {"margin": "η"}  # of hyperparameters that papers write as a letter
 Parameter = tuple[str, str]  # a component and a hyperparameter of it
 
 
@@ -79,6 +79,6 @@ def _named(method: MethodRun, values: Mapping[Parameter, Any]) -> str:
 def _word(method: str, parameter: Parameter, value: Any) -> str:
     component, key = parameter
     (word,) = changed_words(method, {component: {key: value}})
-    if parameter not in SYMBOLS:
+    if key not in SYMBOLS:
         return word
-    return f"{SYMBOLS[parameter]} = {word.partition('=')[2]}".replace("-", "−")
+    return f"{SYMBOLS[key]} = {word.partition('=')[2]}".replace("-", "−")

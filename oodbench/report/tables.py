@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from oodbench.config.registry import GROUPS, display_names
 from oodbench.errors import UserError, unknown
@@ -17,8 +17,9 @@ from oodbench.report.cells import Cell, mark_best, measured, plain
 from oodbench.report.evidence import Evidence
 from oodbench.report.groups import by_paper, groups_of, is_given
 from oodbench.report.names import method_name, row_names
-from oodbench.report.numbers import Number
 from oodbench.report.origins import replaced
+from oodbench.report.rows import REPORTED, Entry, PrintedRow, Row
+from oodbench.report.spelling import suite_in_words
 from oodbench.results import selection as model_selection
 from oodbench.results.ledger import Ledger, Place, as_ledger, in_order, methods_of
 from oodbench.results.measurement import Runs
@@ -28,72 +29,12 @@ from oodbench.results.result import MethodRun, Result
 from oodbench.results.samples import Sample
 
 __all__ = [
-    "DEFAULT_METRICS", "GROUPS", "Cell", "Entry", "PrintedRow", "Row", "Table", "build", "method_name", "plain",
+    "DEFAULT_METRICS", "GROUPS", "REPORTED", "Cell", "Entry", "PrintedRow", "Row", "Table", "build", "method_name",
+    "plain",
 ]  # fmt: skip
 DEFAULT_METRICS = ("covariate_acc", "id_acc", "fpr95", "auroc")
 SELF_EXPLANATORY = ("id_acc", "auroc")
-REPORTED = "reported"  # what stands before the numbers of the source that a table belongs to
-OTHER_PRESET = "not this preset"
 TRANSDUCTIVE = "What learns with wild data saw unlabelled images of the held-out domain: those rows are transductive."
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What a table prints in one place."""
-
-    text: str
-    error: str = ""
-    note: str = ""
-    best: bool = False
-    flag: str = ""  # a further note, which figures with different ones may share
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return tuple(filter(None, (self.note, self.flag)))
-
-
-@dataclass(frozen=True)
-class PrintedRow:
-    """What a table prints beside each other: a row, or what is reported of it."""
-
-    heads: tuple[str, ...]
-    entries: list[Entry]
-    is_measured: bool
-
-
-@dataclass(frozen=True)
-class Row:
-    method: str
-    group: str
-    cells: list[Cell]  # every metric of the first setting, then of the second, ...
-    heads: tuple[str, ...]
-    trainer: str = ""
-    network: str = ""  # the name of one that was given; empty where one was trained
-    seeds: str = ""  # how many stand behind it, where that differs from most rows of its table
-
-    @property
-    def name(self) -> str:
-        return " ".join(self.heads)
-
-    @cached_property
-    def lines(self) -> list[PrintedRow]:
-        """What was measured; below it what is reported, and the difference."""
-        entries = [Entry(c.percent, c.margin_percent, c.note, c.best, c.flag) for c in self.cells]
-        heads = (*self.heads[:-1], ", ".join(filter(None, (self.heads[-1], self.seeds))))
-        printed = [PrintedRow(heads, entries, True)]
-        reported = list(dict.fromkeys(_line_of(number) for cell in self.cells for number in cell.reported))
-        for line in reported:
-            numbers = [next((n for n in cell.reported if _line_of(n) == line), None) for cell in self.cells]
-            is_first = line.is_comparable and line == reported[0]
-            name = REPORTED if is_first or not line.is_comparable else line.source
-            label = f"{name} ({line.remark})" if line.remark else name
-            printed.append(self._below(label, [_reported_entry(n) for n in numbers]))
-            if is_first:
-                printed.append(self._below("difference", [_difference_entry(cell) for cell in self.cells]))
-        return printed
-
-    def _below(self, label: str, entries: list[Entry]) -> PrintedRow:
-        return PrintedRow((*[""] * (len(self.heads) - 1), label), entries, False)
 
 
 def printed_name(method: str, display: str = "") -> str:
@@ -106,30 +47,6 @@ def printed_name(method: str, display: str = "") -> str:
 def display_of(result: Result) -> str:
     """The name as its author spells it, on one line."""
     return plain(result.config.method.display)
-
-
-class _Line(NamedTuple):
-    """What stands before the numbers of a source, and whether they compare with ours."""
-
-    source: str
-    remark: str
-    is_comparable: bool
-
-
-def _line_of(number: Number) -> _Line:
-    remark = number.settings[0] if not number.is_comparable else "" if number.is_of_preset else OTHER_PRESET
-    return _Line(number.label if number.is_comparable else "", remark, number.is_comparable)
-
-
-def _reported_entry(number: Number | None) -> Entry:
-    return Entry("") if number is None else Entry(number.text, number.error_text, number.note)
-
-
-def _difference_entry(cell: Cell) -> Entry:
-    if cell.difference is None:
-        return Entry("")
-    text = f"{100 * cell.difference:+.{cell.reported[0].decimals}f}"
-    return Entry(text.replace("-", "−") if float(text) else text[1:])
 
 
 @dataclass(frozen=True)
@@ -148,6 +65,7 @@ class Table:
     reported_notes: tuple[str, ...] = ()
     marks_best: bool = True
     has_groups: bool = True  # false where rows stand in one order, whatever their groups
+    suite_in_words: str = ""
 
     def __repr__(self) -> str:
         counts = f"rows {len(self.rows)}, settings {len(self.settings)}, metrics {len(self.metrics)}"
@@ -245,11 +163,12 @@ def build(
     by = None if sort is None else METRICS[sort]
     tables = []
     for suite, ledger in as_ledger(results).suites.items():
-        origins = replaced(ledger.results)
+        origins, words = replaced(ledger.results), suite_in_words(ledger.newest)
         if selection is None:
             table = _table(suite, _lowest(ledger.last_runs, lowest), shown, images, by, groups, average)
             caption = sentences.given_networks(ledger.last_runs)
-            tables.append(replace(table, caption=caption, notes=(*table.notes, *origins)))
+            table = replace(table, caption=caption, suite_in_words=words)
+            tables.append(replace(table, notes=(*table.notes, *origins)))
             continue
         kinds = model_selection.by_protocol(ledger)
         for some, last_only in kinds:
@@ -259,7 +178,8 @@ def build(
             caption = " ".join(filter(None, [networks, sentence, TRANSDUCTIVE if last_only else ""]))
             table = _table(suite, _lowest(selected, lowest), shown, images, by, groups, average)
             part = "with a semantic set" if last_only and len(kinds) > 1 else ""
-            tables.append(replace(table, part=part, caption=caption, notes=(*table.notes, *origins)))
+            table = replace(table, part=part, caption=caption, suite_in_words=words)
+            tables.append(replace(table, notes=(*table.notes, *origins)))
     if by is not None and all(table.has_groups for table in tables):
         raise UserError(f"no result here has '{by.name}' to sort by; choose another metric")
     return tables

@@ -322,7 +322,7 @@ def test_latex_has_the_look_of_the_paper():
     results = [result("msp", s, auroc=0.84 + s / 100) for s in range(3)] + [result("knn", s) for s in range(3)]
     results.append(result("scone", setting="lsun", group=WILD))
     text = render(build(results, ["auroc", "fpr95"]), "latex")
-    assert r" & \multicolumn{2}{c}{lsun} & \multicolumn{2}{c}{svhn} \\" in text
+    assert r" & \multicolumn{2}{c}{lsun} & \multicolumn{2}{c}{SVHN} \\" in text
     assert r"\cmidrule(lr){2-3}\cmidrule(lr){4-5}" in text
     assert r"\textbf{AUROC}$\uparrow$ & \textbf{FPR}$\downarrow$" in text
     assert r"\multicolumn{5}{l}{\emph{Learning with wild data}} \\" in text
@@ -338,7 +338,7 @@ def test_latex_puts_settings_that_do_not_fit_into_further_tables():
     text = render(build([result(setting=s) for s in "abc"]), "latex")
     assert text.count(r"\begin{table*}") == text.count(r"\end{table*}") == 2
     assert r"\multicolumn{4}{c}{b}" in text.split(r"\end{table*}")[0]
-    assert r"\label{tab:digits-c}" in text and r"\label{tab:digits-c-2}" in text and "digits-c (2 of 2)" in text
+    assert r"\label{tab:digits-c}" in text and r"\label{tab:digits-c-2}" in text and "Digits-C (2 of 2)" in text
 
 
 def test_latex_escapes_every_special_character_and_stays_ascii():
