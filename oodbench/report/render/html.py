@@ -12,6 +12,7 @@ body { font: 14px/1.4 system-ui, sans-serif; margin: 2em; }
 table { border-collapse: collapse; margin-top: 2em; font-variant-numeric: tabular-nums; }
 caption { font-weight: bold; text-align: left; padding: 0.4em 0; }
 th, td { padding: 0.15em 0.6em; text-align: right; white-space: nowrap; }
+thead th[colspan] { text-align: center; }
 tbody th, tbody td[colspan] { text-align: left; font-weight: normal; }
 thead { border-bottom: 1px solid; }
 p { max-width: 60em; }
