@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from oodbench.errors import UserError
 from oodbench.report import differences, layouts, render
 from oodbench.report.result_set import ResultSet
 from oodbench.report.tables import DEFAULT_METRICS
@@ -146,15 +147,31 @@ def table(
     folder: str | Path = "results",
     format: str = "markdown",
     metrics: Sequence[str] | None = None,
-    seeds: Literal["all"] | int = "all",
+    seeds: Literal["all"] | int | Sequence[int] = "all",
     layout: str | None = None,
     reported: bool = False,
     selection: str | None = None,
     sort: str | None = None,
+    methods: str | Sequence[str] = (),
+    suite: str | Sequence[str] = (),
+    setting: str | Sequence[str] = (),
+    average: bool = False,
+    width: int | None = None,
+    columns: Sequence[str] | None = None,
 ) -> str:
-    """What `oodbench table` prints; `format` is one of `oodbench.report.render.FORMATS`, `sort` a metric."""
-    built = layouts.assemble(read_results(folder), metrics, seeds, layout, reported, selection, sort)
-    return render.render(built, format)
+    """What `oodbench table` prints, under its names; `format` is one of `oodbench.report.render.FORMATS`.
+
+    `seeds=3` are the three lowest and `seeds=[0, 2]` these two. `columns` is another word for `metrics`. With `width`,
+    `format="text"` has no longer lines.
+    """
+    if metrics is not None and columns is not None:
+        raise UserError("columns and metrics are one thing; give one of them")
+    shown = metrics if columns is None else columns
+    methods, suites, settings = ([each] if isinstance(each, str) else each for each in (methods, suite, setting))
+    built = layouts.assemble(
+        read_results(folder), shown, seeds, layout, reported, selection, sort, methods, suites, settings, average
+    )
+    return render.render(built, format, width)
 
 
 def compare(

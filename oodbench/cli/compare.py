@@ -5,8 +5,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from oodbench.cli.output import terminal_width
 from oodbench.cli.parser import one_of
-from oodbench.cli.reading import add_results, check_known, names_in, read_ledger
+from oodbench.cli.reading import add_names, add_results, names_in, read_ledger
 from oodbench.errors import UserError
 from oodbench.files import write_atomically
 from oodbench.report import difference_tables, differences, render
@@ -29,15 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"what all others are compared with, as results name it (default: {differences.BASELINE}; "
         f"of given networks alone {differences.BASELINE_OF_GIVEN})",
     )
-    parser.add_argument("--methods", default="", metavar="A,B", help="only these, as results name them (default: all)")
-    for name in ("suite", "setting"):
-        parser.add_argument(
-            f"--{name}",
-            action="append",
-            default=[],
-            metavar=name.upper(),
-            help=f"only this {name}, as tables name it; may be repeated (default: all)",
-        )
+    add_names(parser)
     parser.add_argument(
         "--metrics",
         metavar="A,B",
@@ -59,14 +52,7 @@ def main(given: argparse.Namespace) -> int:
     folder = Path(given.folder)
     figure = _figure(given.figure)
     ledger = read_ledger(folder, given.beside)
-    check_known("suite of these results", given.suite, ledger.suites)
-    check_known("setting of these results", given.setting, {each.setting for each in ledger.results})
-    shown = ledger.filtered(
-        lambda each: (
-            (not given.suite or each.suite_label in given.suite)
-            and (not given.setting or each.setting in given.setting)
-        )
-    )
+    shown = ledger.narrowed(given.suite, given.setting)
     methods = names_in("method of these results", given.methods, {each.method for each in shown.results})
     metrics = DEFAULT_METRICS if given.metrics is None else names_in("metric", given.metrics, METRICS)
     baseline = given.baseline or differences.default_baseline(shown)
@@ -81,7 +67,7 @@ def main(given: argparse.Namespace) -> int:
         print(RECORDS[given.format](compared), end="")
     else:
         tables = [table for each in compared for table in difference_tables.tables(each)]
-        print(render.render(tables, given.format), end="")
+        print(render.render(tables, given.format, terminal_width()), end="")
     if figure is not None:
         _draw(compared[0], figure, folder)
     return 0

@@ -257,7 +257,7 @@ WRONG = [
     (["table"], "the following arguments are required: DIR; see 'oodbench table --help'"),
     (["table", "nowhere"], "there is no results folder 'nowhere'; make one with: oodbench run "),
     (["table", "{}", "--format", "latx"], "unknown format 'latx'; did you mean 'latex'?"),
-    (["table", "{}", "--format", ""], "unknown format ''; known: csv, json, latex, markdown"),
+    (["table", "{}", "--format", ""], "unknown format ''; known: csv, html, json, latex, markdown"),
     (["table", "{}", "--metrics", "auroq"], "unknown metric 'auroq'; did you mean 'auroc'"),
     (["table", "{}", "--metrics", "auroc,zzz"], "unknown metric 'zzz'; known: accepted_acc, aupr_in, "),
     (["table", "{}", "--metrics", ""], "no metrics to show; choose from: "),
