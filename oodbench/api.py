@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from oodbench.report import differences, layouts, render
+from oodbench.report.page import site
 from oodbench.report.result_set import ResultSet
 from oodbench.report.tables import DEFAULT_METRICS
 from oodbench.results import result as ledger
@@ -167,3 +168,14 @@ def compare(
     """
     compared = differences.compare(read_results(folder), baseline, methods, metrics)
     return from_records(differences.records(compared), differences.RECORDS)
+
+
+def report(
+    results: str | Path | Sequence[str | Path] = "results",
+    out: str | Path = "site",
+    single: bool = False,
+    title: str | None = None,
+    selection: str | None = None,
+) -> Path:
+    """What `oodbench report` does, silently: a page of the results of a folder, or of several, and its path."""
+    return site.report(results, out, single, title, selection)
