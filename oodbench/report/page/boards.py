@@ -104,9 +104,14 @@ def _groups(results: Sequence[Result]) -> list[_Group]:
 
 
 def _differing(group: _Group, others: Sequence[_Group]) -> str:
-    """The facts that part it from others, in words."""
-    names = [name for name in group.facts if any(not _agree(group, other, name) for other in others)]
-    return ", ".join(f"{name} {group.facts[name]}" for name in names[:2])
+    """As few of the facts that part it from others as tell it from all of them, in words."""
+    left, words = list(others), []
+    for name, value in group.facts.items():
+        agreeing = [other for other in left if _agree(group, other, name)]
+        if len(agreeing) < len(left):
+            words.append(f"{name} {value}")
+            left = agreeing
+    return ", ".join(words)
 
 
 def _agree(one: _Group, other: _Group, name: str) -> bool:

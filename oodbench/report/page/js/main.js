@@ -33,6 +33,7 @@ async function show() {
   for (const summary of main.querySelectorAll("details > summary")) if (opened.includes(summary.textContent)) summary.parentElement.open = true;
   for (const each of stale) { each.end(); plots.delete(each); }
   main.dataset.view = state.view;
+  fitTables();
   if (scroll) restore(main, scroll); else window.scrollTo(0, 0);
   if (sameView && path) refocus(path, caret);
   else if (main.dataset.ready) main.focus({ preventScroll: true });
@@ -40,6 +41,13 @@ async function show() {
   navigation(state);
   document.title = [main.querySelector("h1")?.firstChild?.textContent, index.title].filter(Boolean).join(" · ");
   document.documentElement.dataset.ready = String(Math.round(performance.now()));
+}
+
+function fitTables() {
+  // A table that is no wider than the page scrolls with it, under its own heads.
+  for (const each of document.querySelectorAll(".scroll:not(.long)")) {
+    each.classList.toggle("fits", each.firstElementChild.offsetWidth <= document.getElementById("main").clientWidth);
+  }
 }
 
 const scrollOf = (main) => [...main.querySelectorAll(".scroll")].map((each) => [each.scrollLeft, 0]);
@@ -83,6 +91,7 @@ async function start() {
   addEventListener("afterprint", () => printing?.(false));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
   let width = innerWidth;
+  addEventListener("resize", fitTables);
   addEventListener("resize", () => { if (readAddress().view === "tradeoff" && Math.abs(innerWidth - width) > 40) { width = innerWidth; show(); } });
   await show();
 }
