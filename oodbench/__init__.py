@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from oodbench.api import evaluate as evaluate
     from oodbench.api import fit as fit
     from oodbench.api import read_results as read_results
+    from oodbench.api import report as report
     from oodbench.api import run as run
     from oodbench.api import table as table
     from oodbench.errors import UserError as UserError
