@@ -62,6 +62,7 @@ function ridges(scores, options) {
     const highest = Math.max(...density) || 1, base = top + (i + 1) * row;
     const points = density.map((d, b) => `${(((b + 0.5) / bins) * width).toFixed(1)},${(base - (d / highest) * (row - 20)).toFixed(1)}`);
     const path = `M0,${base}L${points.join("L")}L${width},${base}Z`;
+    const end = Math.ceil(bins * 0.22), left = Math.max(...density.slice(0, end)) <= Math.max(...density.slice(-end)); // where there is room
     const clip = `past-${name}-${ridges.count++}`;
     flagged[name] = svg("rect", { x: 0, y: 0, width, height });
     picture.append(
@@ -69,7 +70,7 @@ function ridges(scores, options) {
       svg("path", { d: path, class: `ridge ${name}` }),
       svg("path", { d: path, class: `ridge ${name} past`, "clip-path": `url(#${clip})` }),
       svg("line", { x1: 0, x2: width, y1: base, y2: base, class: "axis" }),
-      svg("text", { x: 4, y: base - row + 26, class: "label" }, SPLITS[name]),
+      svg("text", { x: left ? 4 : width - 4, y: base - row + 26, class: "label", "text-anchor": left ? "start" : "end" }, SPLITS[name]),
     );
   });
   for (const tick of ticks(range[0], range[1], Math.max(3, Math.round(width / 110)))) {

@@ -184,7 +184,7 @@ function boardTable(shown) {
       return sortButton(place.key, `${metric.title} ${metric.arrow}`, metric.higher);
     })));
   if (state.explain === "1") {
-    heads.push(h("tr", { class: "explained" }, h("td"), h("td", { class: "name" }, "In percent. A link leads to the cell behind a number."), each ? h("td") : null,
+    heads.push(h("tr", { class: "explained" }, h("td"), h("td", { class: "name" }, "In percent. A name leads to the cell behind its numbers."), each ? h("td", { class: "narrow" }) : null,
       places.map((place) => h("td", null, index.metrics[place.metric].summary, index.metrics[place.metric].judged ? "" : "; no interval here"))));
   }
   const body = h("tbody"), isLong = lines.length > PLAIN_ROWS;
@@ -296,7 +296,12 @@ function notesBelow(seen, board) {
   return h("dl", { class: "notes" }, [...seen].map(([note, letter]) => [h("dt", null, letter), h("dd", null, board.notes[note - 1])]));
 }
 
-const sentencesBelow = (board) => h("div", { class: "sentences" }, board.sentences.map((text) => h("p", null, text)));
+const LONG = 600; // letters of a sentence, such as a list of hundreds of methods
+
+function sentencesBelow({ sentences }) {
+  return h("div", { class: "sentences" }, sentences.map((text) => (text.length <= LONG ? h("p", null, text)
+    : h("details", null, h("summary", null, `${text.slice(0, 160)} …`), h("p", null, text)))));
+}
 
 function facts(listed) {
   const short = ["oodbench", "torch", "device", "processor"].filter((name) => listed.facts[name]).map((name) =>

@@ -41,5 +41,5 @@ function paperTable(table, listed) {
     table.verdict ? h("p", null, table.verdict) : h("p", { class: "said" }, "These numbers are of another setting: they compare in direction alone, and there is no verdict."),
     table.missing ? h("p", { class: "quiet" }, `${many(table.missing, "row")} of the table ${table.missing === 1 ? "was" : "were"} not run.`) : null,
     notes.size ? h("dl", { class: "notes" }, [...notes].map(([note, mark]) => [h("dt", null, mark), h("dd", null, note)])) : null,
-    h("div", { class: "sentences" }, table.sentences.map((text) => h("p", null, text))));
+    sentencesBelow(table));
 }

@@ -9,7 +9,8 @@ async function tradeoff(state) {
   if (!accuracy || !missed) return [...head, toolbar(), h("p", null, "This board has no FPR beside an accuracy under covariate shift: it needs a covariate and a semantic set.")];
   const points = board.rows.map((row, i) => ({ row, i, x: missed.mean[i], y: accuracy.mean[i] }))
     .filter((point) => point.x !== null && point.y !== null && fits(point.row, state));
-  const lowest = Math.min(...points.map((point) => point.x)), log = state.x ? state.x === "log" : lowest < 200 && points.length > 1;
+  const lowest = Math.min(...points.map((point) => point.x)), highest = Math.max(...points.map((point) => point.x));
+  const log = state.x ? state.x === "log" : points.length > 1 && (lowest < 200 || highest > 15 * lowest);
   const scale = select("FPR axis", [["log", "Logarithmic"], ["linear", "Linear"]], log ? "log" : "linear", (x) => go({ x }));
   const names = toggle("Intervals", state.bars !== "0", (on) => go({ bars: on ? "" : "0" }));
   const front = board.front[column].filter((i) => points.some((point) => point.i === i));
@@ -81,14 +82,14 @@ function scatter(points, { accuracy, missed, front, log, bars, listed, board, co
   const taken = points.map((p) => [x(p.x) - 6, y(p.y) - 6, x(p.x) + 6, y(p.y) + 6]);
   const overlaps = (box) => taken.some((o) => box[0] < o[2] && box[2] > o[0] && box[1] < o[3] && box[3] > o[1]);
   const order = [...points].sort((p, q) => front.includes(q.i) - front.includes(p.i));
-  const slanted = slantedNames([...crowded.values()].map(({ some }) => some), x, y, width - pad.right);
+  const slanted = slantedNames([...crowded.values()].map(({ some }) => some).filter((some) => some.length <= NAMED), x, y, width - pad.right);
   let unnamed = 0;
   for (const { row, i, x: a, y: b } of order) {
     const cx = x(a), cy = y(b), wide = row.name.length * 6.3 + 4;
     const spots = [[cx + 8, cy - 6], [cx - 8 - wide, cy - 6], [cx + 8, cy + 10], [cx - wide / 2, cy - 13], [cx - wide / 2, cy + 17], [cx - 8 - wide, cy + 10],
       ...[28, 40, 52, 64, 76, 88, 100].flatMap((d) => [[cx + 6, cy - d], [cx - wide - 6, cy - d], [cx + 6, cy + d], [cx - wide - 6, cy + d]])];
     const spot = spots.map(([left, base]) => [left, base - 10, left + wide, base + 3])
-      .find((box) => box[0] > pad.left && box[2] < width - 2 && box[1] > pad.top && box[3] < height - pad.bottom && !overlaps(box));
+      .find((box) => (points.length <= NAMED || front.includes(i)) && box[0] > pad.left && box[2] < width - 2 && box[1] > pad.top && box[3] < height - pad.bottom && !overlaps(box));
     const seed = board.seeds[column]?.[i]?.[0], slant = slanted.get(i);
     const mark = svg("g", { class: `point g${groups.indexOf(row.group) % 6}${front.includes(i) ? " best" : ""}` }, shape(groups.indexOf(row.group), cx, cy),
       svg("title", null, `${row.name}: FPR ${hundredths(a)}, OOD Acc. ${hundredths(b)}`));
@@ -108,6 +109,7 @@ function scatter(points, { accuracy, missed, front, log, bars, listed, board, co
   return h("figure", null, picture, h("figcaption", null, key, unnamed ? h("p", { class: "quiet" }, `${many(unnamed, "name")} did not fit; point at a mark, or search, to see which it is.`) : null));
 }
 
+const NAMED = 60; // of more methods than these only those on the front are named
 const CROWD = 8; // so many methods of one network stand on one line that their names are slanted
 
 function slantedNames(crowds, x, y, right) {
