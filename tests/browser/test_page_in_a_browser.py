@@ -164,6 +164,10 @@ def test_a_cell_shows_scores_training_and_where_it_comes_from(page, browser):
     browser.run("document.querySelectorAll('button.plain')[4].click()")
     last = own["scores"]["thresholds"][4]
     assert browser.texts(".beside table:first-child td")[0] == f"{last['id'] / 100:.2f}"
+    kept = browser.run("return location.hash")
+    assert f"t={last['at']}" in kept
+    browser.open(page, kept)  # a link shows what its sender saw
+    assert browser.texts(".beside table:first-child td")[0] == f"{last['id'] / 100:.2f}"
     assert len(browser.texts(".uplot canvas")) >= 5
     assert browser.texts(".panel figcaption")[:2] == ["ROC: flagged against ID flagged, %", "The same up to 10 % of ID"]
     assert own["data"]["sets"]["digits"]["fingerprint"] in browser.texts(".provenance")[0]

@@ -15,9 +15,9 @@ async function cell(state) {
   const methods = board.rows.filter((_, i) => board.seeds[column][i].length).map((each) => [each.method, each.name]);
   const others = board.columns.filter((each, i) => !each.over && board.seeds[i][row].length).map((each) => [each.title, each.title]);
   const toolbar = h("div", { class: "toolbar" },
-    select("Method", methods, state.method, (method) => go({ method })),
-    select("Setting", others, board.columns[column].title, (setting) => go({ setting })),
-    select("Seed", seeds.map((each) => [String(each), String(each)]), String(seed), (next) => go({ seed: next })),
+    select("Method", methods, state.method, (method) => go({ method, t: "" })),
+    select("Setting", others, board.columns[column].title, (setting) => go({ setting, t: "" })),
+    select("Seed", seeds.map((each) => [String(each), String(each)]), String(seed), (next) => go({ seed: next, t: "" })),
     h("a", { class: "button", href: shared(state, "compare", { a: state.method, b: board.rows[row === listed.baseline ? (row ? 0 : 1) : listed.baseline]?.method, seed }) }, "Compare with another"));
   return [
     h("h1", null, board.rows[row].name, h("small", null, `${listed.title}, ${board.columns[column].title}, seed ${seed}`)),
@@ -26,7 +26,7 @@ async function cell(state) {
     found.traceback ? h("pre", { tabindex: "0" }, found.traceback) : null,
     h("section", { class: "two" },
       h("div", null, h("h2", null, "Metrics"), metricsTable(found)),
-      found.scores ? scoresPart(found.scores) : h("p", { class: "quiet" }, "No raw scores lie beside this result.")),
+      found.scores ? scoresPart(found.scores, state.t) : h("p", { class: "quiet" }, "No raw scores lie beside this result.")),
     found.scores?.curve ? h("section", null, h("h2", null, "What a threshold flags"), rocPart(found)) : null,
     found.curves ? trainingPart(found.curves) : h("section", null, h("h2", null, "Training"), h("p", { class: "quiet" }, board.rows[row].given ? "The network was given: nothing was trained." : "No log of a training lies beside this result.")),
     h("section", null, h("h2", null, "Make it again"), copyable(found.command), found.remarks.map((text) => h("p", { class: "quiet" }, text))),
@@ -41,11 +41,14 @@ function metricsTable(found) {
   })), found.epoch === undefined ? null : h("tfoot", null, h("tr", null, h("td", { colspan: 2, class: "quiet" }, `accuracies after epoch ${found.epoch}, which the selection chose`))));
 }
 
-function scoresPart(scores) {
+function scoresPart(scores, chosen) {
   const names = Object.keys(SPLITS).filter((name) => scores.splits[name]);
   const quantiles = Object.fromEntries(names.map((name) => [name, quantilesOf(scores.splits[name])]));
   const range = rangeOf(Object.values(quantiles)), exact = scores.thresholds?.[2];
-  const start = exact?.at ?? (range[0] + range[1]) / 2;
+  const isChosen = chosen !== undefined && Number.isFinite(Number(chosen));
+  const start = isChosen ? Number(chosen) : exact?.at ?? (range[0] + range[1]) / 2;
+  const keep = (at) => history.replaceState(null, "", addressOf({ ...readAddress(), t: at }));
+  const exactAt = (at) => scores.thresholds?.find((each) => each.at === at);
   const { picture, move } = ridges(scores, { range, width: ridgeWidth(), marker: start, label: "Densities of the scores of each split, with a threshold" });
   const shares = Object.fromEntries(names.map((name) => [name, h("td", { class: "number" })]));
   const value = h("output", { class: "number" });
@@ -57,7 +60,8 @@ function scoresPart(scores) {
     for (const name of names) shares[name].textContent = known ? hundredths(known[name]) : "≈ " + (100 * flaggedShare(quantiles[name], at)).toFixed(1);
     slider.setAttribute("aria-valuetext", `${number(at)}: ${names.map((name) => `${SPLITS[name]} ${shares[name].textContent} percent flagged`).join(", ")}`);
   };
-  const slider = h("input", { type: "range", min: 0, max: STEPS, value: toStep(start), "aria-label": "Threshold", oninput: () => say(range[0] + (slider.value / STEPS) * (range[1] - range[0])) });
+  const slider = h("input", { type: "range", min: 0, max: STEPS, value: toStep(start), "aria-label": "Threshold", oninput: () => say(atSlider()), onchange: () => keep(atSlider()) });
+  const atSlider = () => Number((range[0] + (slider.value / STEPS) * (range[1] - range[0])).toPrecision(6));
   const part = h("div", { class: "scores" }, h("h2", null, "Scores"),
     picture, slider,
     h("div", { class: "beside" },
@@ -66,10 +70,10 @@ function scoresPart(scores) {
       scores.thresholds ? h("table", { class: "small" }, h("caption", null, "Exact figures, % flagged"),
         h("thead", null, h("tr", null, h("th", { scope: "col" }, "Threshold"), names.map((name) => h("th", { scope: "col", class: "number" }, SPLITS[name].replace(" OOD", ""))))),
         h("tbody", null, scores.thresholds.map((each) => h("tr", null,
-          h("td", null, each.at === null ? "above all" : h("button", { type: "button", class: "plain", title: "Move the threshold here", onclick: () => { slider.value = toStep(each.at); say(each.at, each); } }, number(each.at))),
+          h("td", null, each.at === null ? "above all" : h("button", { type: "button", class: "plain", title: "Move the threshold here", onclick: () => { slider.value = toStep(each.at); say(each.at, each); keep(each.at); } }, number(each.at))),
           names.map((name) => h("td", { class: "number" }, hundredths(each[name]))))))) : null),
     h("p", { class: "quiet" }, "A score at or above the threshold is flagged as OOD. Each density is drawn to its own height, from 257 quantiles, so a moved threshold is good to 0.4 %; the figures of the table are exact."));
-  say(start, exact?.at === null ? null : exact);
+  say(start, exactAt(start));
   return part;
 }
 
