@@ -20,6 +20,7 @@ _PUBLIC = {
     "table": "oodbench.api",
     "compare": "oodbench.api",
     "figure": "oodbench.api",
+    "report": "oodbench.api",  # a room has this name too, and can be called: see its __init__
     "frame": "oodbench.results.frame",
     "read_results": "oodbench.api",
     "load": "oodbench.running.loading",
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from oodbench.api import figure as figure
     from oodbench.api import fit as fit
     from oodbench.api import read_results as read_results
+    from oodbench.api import report as report
     from oodbench.api import run as run
     from oodbench.api import table as table
     from oodbench.errors import UserError as UserError

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from oodbench.errors import UserError
 from oodbench.report import differences, layouts, render
+from oodbench.report.page import site
 from oodbench.report.result_set import ResultSet
 from oodbench.report.tables import DEFAULT_METRICS
 from oodbench.results import result as ledger
@@ -208,3 +209,14 @@ def figure(
     found = read_results(results) if isinstance(results, (str, Path)) else list(results)
     named = [methods] if isinstance(methods, str) else methods
     return draw_first(name, found, named, suite, setting, width, title).figure
+
+
+def report(
+    results: str | Path | Sequence[str | Path] = "results",
+    out: str | Path = "site",
+    single: bool = False,
+    title: str | None = None,
+    selection: str | None = None,
+) -> Path:
+    """What `oodbench report` does, silently: a page of the results of a folder, or of several, and its path."""
+    return site.report(results, out, single, title, selection)

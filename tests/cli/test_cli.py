@@ -48,7 +48,9 @@ def files_below(folder):
 
 def test_help_names_every_command_and_ends_in_commands_to_paste():
     out = assert_done(oodbench("--help"))
-    verbs = "run evaluate fit predict table compare list show check plot status remove rescore submit verify data"
+    verbs = (
+        "run evaluate fit predict table compare list show check plot report status remove rescore submit verify data"
+    )
     assert re.findall(r"^    (\w+) ", out, re.MULTILINE) == verbs.split()
     assert out.endswith(EXAMPLES)
     assert assert_done(oodbench()) == out
@@ -196,7 +198,7 @@ WRONG = [
     (
         ["foo"],
         "unknown command 'foo'; known: check, check-method, compare, data, evaluate, fit, list, plot, predict, "
-        "remove, rescore, run, show, status, submit, table, verify",
+        "remove, report, rescore, run, show, status, submit, table, verify",
     ),
     (["rn"], "unknown command 'rn'; did you mean 'run'?"),
     (["--nonsense"], "unrecognized arguments: --nonsense; see 'oodbench --help'"),

@@ -146,4 +146,4 @@ def test_names_are_words():
     assert words.setting_name(made) == "sketch"  # a domain has no severity
     ran = replace(a_result(config=config(setting={"pi_c": 0.1, "severity": 5})), preset="smoke")
     assert words.setting_name(ran) == "unseen digits, Gaussian noise of severity 5, π_c = 0.1"
-    assert words.suite_name(ran) == "Digits-C (preset smoke)"
+    assert words.suite_in_words(ran) == "Digits-C (preset smoke)"

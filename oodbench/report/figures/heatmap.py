@@ -17,7 +17,7 @@ from oodbench.report.figures.studies import (
     runs_by_method,
 )
 from oodbench.report.figures.style import SMALL, columns_that_fit, new_figure, panels_of
-from oodbench.report.figures.words import axis_title, in_words, listed, network_name, suite_name
+from oodbench.report.figures.words import axis_title, in_words, listed, network_name, suite_in_words
 from oodbench.results.metrics import METRICS
 from oodbench.results.result import Result
 
@@ -119,7 +119,7 @@ def _caption(study: Study, names: Sequence[str], sources: Sequence[Result], seve
     )
     over = f"Mean over up to {len(counts)} seeds" if len(counts) > 1 else "One seed"
     return (
-        f"OOD accuracy of {listed(list(names))} under each covariate shift on {suite_name(study.results[-1])}{wild}"
+        f"OOD accuracy of {listed(list(names))} under each covariate shift on {suite_in_words(study.results[-1])}{wild}"
         f"{severity}. {over}, in percent; –: not run. Methods that share their networks are one, under the trainer's "
         f"name.{study.when}"
     )

@@ -44,7 +44,7 @@ class Study:
     @property
     def words(self) -> str:
         """Suite and setting, as a caption names them."""
-        return f"{words.suite_name(self.results[-1])}, {words.setting_name(self.results[-1])}"
+        return f"{words.suite_in_words(self.results[-1])}, {words.setting_name(self.results[-1])}"
 
     @property
     def when(self) -> str:

@@ -1,32 +1,13 @@
 """Names that files and options go by in; the words that a reader of a figure sees out."""
 
 from oodbench.config.suite import NONE
-from oodbench.report.tables import plain
+from oodbench.report.cells import plain
+from oodbench.report.spelling import in_words as in_words
+from oodbench.report.spelling import suite_in_words as suite_in_words
 from oodbench.results.metrics import Metric
 from oodbench.results.result import MethodRun, Result
 
-# How authors spell their data sets. Any other name is read as words.
-SPELLED = {
-    "cifar10": "CIFAR-10", "cifar10-c": "CIFAR-10-C", "cifar100": "CIFAR-100", "colored-mnist": "Colored MNIST",
-    "colored-mnist-irm": "Colored MNIST (IRM)", "digits-c": "Digits-C", "fashion-mnist": "FashionMNIST",
-    "imagenet100-c": "ImageNet-100-C", "lsun-c": "LSUN-C", "lsun-r": "LSUN-R", "mnist": "MNIST", "mnist-c": "MNIST-C",
-    "pacs": "PACS", "pacs-photos": "PACS photos", "places365": "Places365", "rotated-mnist": "Rotated MNIST",
-    "svhn": "SVHN", "textures": "Textures",
-    "gaussian_noise": "Gaussian noise", "gaussian_blur": "Gaussian blur", "jpeg_compression": "JPEG compression",
-}  # fmt: skip
 SPELLED_METRICS = {"OOD Acc.": "OOD accuracy", "ID Acc.": "ID accuracy"}
-
-
-def in_words(name: str) -> str:
-    """Of a data set, a domain or a kind of corruption."""
-    return SPELLED.get(name) or plain(name.replace("_", " ").replace("-", " "))
-
-
-def suite_name(result: Result) -> str:
-    name = SPELLED.get(result.suite) or plain(result.suite)
-    words = [*([] if result.preset is None else [f"preset {result.preset}"])]
-    words += [] if result.collection is None else [f"{result.collection} results"]
-    return f"{name} ({', '.join(words)})" if words else name
 
 
 def setting_name(result: Result) -> str:
