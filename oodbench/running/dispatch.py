@@ -42,7 +42,10 @@ def execute(plan: Plan, device: "torch.device", reporter: Reporter) -> list[Resu
             reporter.end()
     if driver.given_up:
         key, why = next(iter(driver.given_up.items()))
-        raise UserError(f"{len(driver.given_up)} cells have no result; the first, '{plan.cell(key)}': {why}")
+        raise UserError(
+            f"{len(driver.given_up)} cells have no result; the first, '{plan.cell(key)}': {why}; the same command "
+            "tries them again"
+        )
     return driver.new
 
 

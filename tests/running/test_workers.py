@@ -5,20 +5,24 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from command_line import assert_refused, complaints, oodbench, process, python, terminal
 
 from oodbench.errors import UserError
 from oodbench.results.folder import read_folder
+from oodbench.running import dispatch
 from oodbench.running.engines.order import packed, unpacked
 from oodbench.running.engines.process import LENGTH, Job, read_frame, write_frame
+from oodbench.running.engines.workers import Workers
 from oodbench.running.plan import plan
 from oodbench.running.request import request
-from oodbench.running.tasks import Task
+from oodbench.running.tasks import Order, Task
 
 HEAD = '''"""A method."""
 import fcntl, os, signal, struct, sys
@@ -244,6 +248,20 @@ def test_an_order_carries_the_files_that_it_names(tmp_path):
 def test_wrong_numbers_of_workers_and_seconds_are_refused(words, message, tmp_path):
     assert_refused(oodbench(*command(tmp_path / "results", "msp", *words)), message)
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(("workers", "methods", "count"), [(3, "msp,knn", 1), (1, "msp,mixup", 1), (3, "msp,mixup", 2)])
+def test_there_are_no_more_workers_than_trainings(workers, methods, count):
+    asked = request(suite="digits-c", preset="smoke", methods=methods, results="nowhere", workers=workers)
+    assert dispatch._devices(plan(asked), torch.device("cpu"), 0.0) == ["cpu"] * count
+
+
+def test_a_worker_that_cannot_be_started_is_told_in_one_line_and_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "missing"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(UserError, match="^cannot start worker 1: No such file or directory; choose fewer --workers$"):
+        Workers(Order({}, {}), "results", ["cpu", "cpu"], 1)
+    assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize("cut", [1, LENGTH.size, LENGTH.size + 1, -1])
