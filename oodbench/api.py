@@ -53,11 +53,16 @@ def run(
     offline: bool = False,
     available: bool = False,
     take_over: bool = False,
+    workers: int | None = None,
+    per_device: int = 1,
+    on: str | None = None,
+    timeout: float | None = None,
 ) -> "list[Result]":
     """What `oodbench run` does, silently: fetches and runs what is missing and returns the result of every cell.
 
     The names are those of the command line. `seeds=3` are the first three, and `set` may be a mapping such as
-    {"scone.margin": [-1, -2]}, where a list is a grid.
+    {"scone.margin": [-1, -2]}, where a list is a grid. `workers=2` runs two processes of their own, which a script may
+    ask for anywhere: it needs no `if __name__ == "__main__"`.
     """
     planned = prepare(request(**locals()), Silent())
     carry_out(planned, Silent())
