@@ -321,7 +321,7 @@ def test_papers_are_compared_at_full_size_alone(tmp_path):
     stand_in, full = papers["tables"]
     assert stand_in["title"] == "cifar10-c-cpu-effect" and "verdict" not in stand_in
     labels = {line["heads"][-1] for row in stand_in["rows"] for line in row["lines"]}
-    assert "reported (svhn)" in labels and "difference" not in labels
+    assert "reported (SVHN)" in labels and "difference" not in labels
     assert any("direction alone" in sentence for sentence in stand_in["sentences"])
     assert full["title"] == "mnist-c: mnist" and "Held against the SCONE paper" in full["verdict"]
     verdicts = comparison.with_source(ledger_of(tmp_path / "r" / "mnist-c"))
