@@ -74,7 +74,8 @@ def main() -> None:
             worker = _worker(start, Path(scratch), send)
             while True:
                 job = todo.get()
-                worker.do(job.task, job.weights, job.failures)
+                for message in worker.do(job.task, job.weights, job.failures):
+                    send(message)
         except UserError as error:
             send(Refused(f"{start.name}: {error}"))
 
