@@ -64,6 +64,15 @@ def test_what_a_cluster_cannot_do_is_refused_before_anything_is_written(tmp_path
     assert not (tmp_path / "new").exists()
 
 
+@needs_ray
+@pytest.mark.parametrize("form", ["ray:{}", "ray://{}"])
+def test_an_address_where_nobody_listens_is_refused_at_once(tmp_path, form):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        on = form.format(f"127.0.0.1:{taken.getsockname()[1]}")
+        assert_refused(smoke(tmp_path, "msp", "--on", on), "cannot connect to Ray at", "refused", "ray start --head")
+
+
 def test_a_checkpoint_goes_to_the_process_that_tries_again(tmp_path):
     before, own = tmp_path / "17" / "weights", tmp_path / "18"
     before.mkdir(parents=True)
@@ -131,11 +140,10 @@ class Counting:
 
 
 @pytest.fixture
-def made_worker(monkeypatch):
+def made_worker():
     """Its code travels: no node can import this file."""
     from ray import cloudpickle
 
-    monkeypatch.setenv("RAY_DEDUP_LOGS", "0")
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     yield Tiny
     cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
@@ -331,6 +339,7 @@ def test_a_worker_killed_while_training_is_replaced_and_numbers_stay(two_nodes, 
     process = start(tmp_path, *LONG, *two_nodes.on)
     os.kill(int(training_begun(temporary, process).name), signal.SIGKILL)
     outcome = end(process)
+    assert "raylet" not in outcome.out + outcome.err
     assert "erm, seed 0: its process was killed (out of memory?), or its node went; tried again" in outcome.err
     assert_done(outcome)
     assert numbers(tmp_path / "results") == long and not left_over(temporary)

@@ -8,6 +8,7 @@ may be lost without harm.
 import logging
 import os
 import signal
+import socket
 import threading
 import time
 import uuid
@@ -28,9 +29,16 @@ from oodbench.running.tasks import Failure, Message, Order, Send, Task
 CLIENT = "ray://"  # addresses for drivers outside the cluster
 COUNT = 2.0  # seconds between looks at what the cluster has
 LISTEN = 0.25  # and at how far tasks are
+REACH = 10.0  # seconds for a machine to answer
 GOODBYE = 5.0  # seconds for nodes to delete what they have of a run
 NO_IMPORT = "failed to import"  # what Ray says of a function that a node lacks
 INSTALL = "install the same oodbench on all its machines"
+# Ray reads these when it is imported: it reports to nobody, and says nothing on the standard output of a run.
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # about which it would warn
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # lines of other processes that it leaves out
+}
 GONE = {
     "WorkerCrashedError": "its process was killed (out of memory?), or its node went",
     "NodeDiedError": "its node is gone",
@@ -68,8 +76,8 @@ def check(asked: Request) -> None:
 
 def package() -> Any:
     """Ray, which is an extra."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # about which it would warn
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
     try:
         import ray
         import ray.exceptions
@@ -109,6 +117,7 @@ class Ray:
             raise
 
     def _connect(self) -> None:
+        _check_reachable(self.address)
         cores = {"num_cpus": self.threads * (self.workers or _cores(self.threads))} if self.address == "local" else {}
         try:
             with _signals_kept():
@@ -119,10 +128,7 @@ class Ray:
                     **({"include_dashboard": False, **cores} if self.address == "local" else {}),
                 )
         except Exception as error:  # Ray has no one error for it
-            raise UserError(
-                f"cannot connect to Ray at '{shortened(self.address)}': {said(error)}; start it there with "
-                "`ray start --head`, or leave out the address"
-            ) from None
+            raise _unreachable(self.address, error) from None
 
     def _settle(self) -> None:
         """Choose what tasks need of a node, and put what all of them need where they find it."""
@@ -249,6 +255,23 @@ class Ray:
         options = [{"num_cpus": 0, "scheduling_strategy": there(node["NodeID"], soft=False)} for node in self._nodes()]
         cleaning = [clean.options(**each).remote(self._run) for each in options]
         self._ray.wait(cleaning, num_returns=len(cleaning), timeout=GOODBYE)
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself tries for minutes where nobody listens."""
+    host, _, port = address.removeprefix(CLIENT).rpartition(":")
+    if host and port.isdecimal():
+        try:
+            socket.create_connection((host, int(port)), REACH).close()
+        except (OSError, OverflowError, UnicodeError) as error:
+            raise _unreachable(address, error) from None
+
+
+def _unreachable(address: str, error: Exception) -> UserError:
+    return UserError(
+        f"cannot connect to Ray at '{shortened(address)}': {said(error)}; start it there with `ray start --head`, or "
+        "write --on ray for a cluster of this machine alone"
+    )
 
 
 @contextmanager
