@@ -2,8 +2,8 @@
 
     python benchmarks/speed/scale_out_ray.py
 
-Wall time of `oodbench run` on digits-c in processes of their own, which take turns; the least of three counts. Starting
-the cluster is measured on a run of one method, and counts for nothing in the rest.
+Wall time of `oodbench run` on digits-c, all methods and three seeds, in processes of their own, which take turns; the
+least of three counts. What starting the cluster costs is measured on a run of one method, and is not in that of a task.
 """
 
 import importlib.util
@@ -13,12 +13,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from timing import Row, main
 
 from oodbench.running.plan import plan
-from oodbench.running.request import Request
+from oodbench.running.request import request
 from oodbench.running.tasks import tasks_of
 
 TURNS = 3
@@ -33,10 +32,9 @@ class Took:
     first: float
 
 
-def run(methods: str, preset: str | None, *more: str) -> Took:
-    what = [*(("--preset", preset) if preset else ()), "--methods", methods, *more]
+def run(*arguments: str) -> Took:
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "oodbench", "run", "--suite", "digits-c", *what, "--results", folder]
+        command = [sys.executable, "-m", "oodbench", "run", "--suite", "digits-c", *arguments, "--results", folder]
         started, first = time.perf_counter(), float("inf")
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr is not None
@@ -48,9 +46,9 @@ def run(methods: str, preset: str | None, *more: str) -> Took:
         return Took(time.perf_counter() - started, first)
 
 
-def tasks(methods: str, preset: str | None) -> int:
+def tasks(methods: str, seeds: str) -> int:
     with tempfile.TemporaryDirectory() as folder:
-        asked = Request(methods=(methods,), preset=preset, results=str(Path(folder) / "none"))
+        asked = request(methods=methods, seeds=seeds, results=f"{folder}/none")
         return len(tasks_of(plan(asked), {}))
 
 
@@ -58,14 +56,15 @@ def ray_rows(quick: bool) -> Iterator[Row]:
     if importlib.util.find_spec("ray") is None:
         yield Row("Ray", None, remark='pip install "oodbench[ray]"')
         return
-    methods, preset = ("erm", "smoke") if quick else ("all", None)
-    count = tasks(methods, preset)
+    methods, seeds = ("erm", "0") if quick else ("all", "0,1,2")
+    count = tasks(methods, seeds)
+    small, large = ("--preset", "smoke", "--methods", "erm"), ("--methods", methods, "--seeds", seeds)
     sides = {
-        "process": (methods, preset, "--workers", "1"),
-        "ray": (methods, preset, "--workers", "1", *ON_RAY),
-        "process of one": ("erm", "smoke", "--workers", "1"),
-        "ray of one": ("erm", "smoke", "--workers", "1", *ON_RAY),
-        "ray of two": (methods, preset, "--workers", "2", *ON_RAY),
+        "process": (*large, "--workers", "1"),
+        "ray": (*large, "--workers", "1", *ON_RAY),
+        "process of one": (*small, "--workers", "1"),
+        "ray of one": (*small, "--workers", "1", *ON_RAY),
+        "ray of two": (*large, "--workers", "2", *ON_RAY),
     }
     least: dict[str, Took] = {}
     for _ in range(1 if quick else TURNS):

@@ -66,8 +66,15 @@ def _engine(plan: Plan, device: "torch.device", driver: Driver, seconds: float) 
         from oodbench.running.engines.order import packed
         from oodbench.running.engines.ray import Ray, address_of
 
-        threads = plan.suite.threads
-        return Ray(packed(plan), address_of(asked.on or ""), asked.device, threads, asked.per_device, asked.workers)
+        return Ray(
+            packed(plan),
+            address_of(asked.on or ""),
+            asked.device,
+            plan.suite.threads,
+            asked.per_device,
+            asked.workers,
+            len(_cores()),
+        )
     devices = _devices(plan, device, seconds)
     if len(devices) == 1 and asked.workers is None and asked.timeout is None:
         from oodbench.running.engines.local import Local

@@ -97,6 +97,7 @@ class Ray:
     threads: int = 1
     per_device: int = 1
     workers: int | None = None  # tasks at a time; None: what the cluster has room for
+    cores: int = 1  # of this machine, if the cluster is started here
     make: Make = ray_node.planned
 
     carries_weights = True
@@ -118,15 +119,13 @@ class Ray:
 
     def _connect(self) -> None:
         _check_reachable(self.address)
-        cores = {"num_cpus": self.threads * (self.workers or _cores(self.threads))} if self.address == "local" else {}
+        local: dict[str, Any] = {}
+        if self.address == "local":
+            cpus = self.threads * self.workers if self.workers else max(self.cores, self.threads)
+            local = {"num_cpus": cpus, "include_dashboard": False}
         try:
             with _signals_kept():
-                self._ray.init(
-                    address=self.address,
-                    log_to_driver=False,
-                    logging_level=logging.ERROR,
-                    **({"include_dashboard": False, **cores} if self.address == "local" else {}),
-                )
+                self._ray.init(self.address, log_to_driver=False, logging_level=logging.ERROR, **local)
         except Exception as error:  # Ray has no one error for it
             raise _unreachable(self.address, error) from None
 
@@ -285,9 +284,3 @@ def _signals_kept() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _cores(threads: int) -> int:
-    """How many tasks fit on the CPUs of this machine that this process may use."""
-    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, found // threads)
