@@ -51,4 +51,5 @@ clean:
 
 .venv/installed-dev: .venv/installed
 	$(PIP) --editable ".[dev]"
+	-$(PIP) --editable ".[ray]"  # tests of it are skipped, with the reason, where it cannot be had
 	touch $@

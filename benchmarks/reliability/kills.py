@@ -4,6 +4,7 @@ Raw scores, metrics, logs, weights and tables are compared to the bits with thos
 names of all files, hidden ones too.
 """
 
+import importlib.util
 import multiprocessing
 import os
 import random
@@ -13,6 +14,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from campaign import Trial
+from safetensors.numpy import load_file
 
 from oodbench.cli import main
 from oodbench.results.folder import read_folder
@@ -28,6 +31,8 @@ from oodbench.results.folder import read_folder
 # Trainings that two methods share, that start from another, that read the wild mixture; and written outputs.
 COMMANDS = (("msp,knn", "--keep-outputs"), ("msp,woods",), ("scone",), ("mixup", "--save-splits"))
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+START = 6.0  # seconds more that a run with workers takes
+WORKERS = (b"oodbench.running.engines.process", b"ray::perform")  # in the names of such processes
 LIMIT = 300  # seconds that no run of these should take
 
 # A server that has imported torch forks the processes in milliseconds; they share nothing else.
@@ -53,7 +58,7 @@ def campaign(count: int, seed: int, folder: Path) -> Iterator[Trial]:
     for i in range(count):
         kind, attack = list(KINDS.items())[i % len(KINDS)]
         chance = random.Random(f"{seed} {i}")
-        command = chance.choice(COMMANDS)
+        command = chance.choice([each for each in COMMANDS if "Ray" not in kind or "--keep-outputs" not in each])
         if command[0] not in wholes:
             wholes[command[0]] = _whole(command, folder / command[0])
         whole = wholes[command[0]]
@@ -184,13 +189,18 @@ def _at_random(whole: Whole, place: Path, chance: random.Random) -> str:
 
 
 def _interrupted(
-    whole: Whole, place: Path, chance: random.Random, number: signal.Signals, beside: bool = False
+    whole: Whole,
+    place: Path,
+    chance: random.Random,
+    number: signal.Signals,
+    beside: bool = False,
+    engine: tuple[str, ...] = (),
 ) -> float:
     """Send a signal at a moment when the run has not ended, perhaps beside another run; when that was."""
-    delay = chance.uniform(0, whole.seconds)
+    delay = chance.uniform(0, whole.seconds + (START if engine else 0))
     for _ in range(10):
         other = Run(whole.command, place, name="beside") if beside else None
-        hit = Run(whole.command, place).signal_after(delay, number)
+        hit = Run((*whole.command, *engine), place).signal_after(delay, number)
         if other is not None:
             status, output = other.end()
             _expect(status == 0, status, output)
@@ -231,6 +241,41 @@ def _one_of_two(whole: Whole, place: Path, chance: random.Random) -> str:
     return f"after {_interrupted(whole, place, chance, signal.SIGKILL, beside=True):.2f} s"
 
 
+def _driver(engine: tuple[str, ...], whole: Whole, place: Path, chance: random.Random) -> str:
+    return f"after {_interrupted(whole, place, chance, signal.SIGKILL, engine=engine):.2f} s"
+
+
+def _worker(engine: tuple[str, ...], whole: Whole, place: Path, chance: random.Random) -> str:
+    """The run itself goes on, and ends as if nothing had happened."""
+    run, killed = Run((*whole.command, *engine), place), None
+    delay = chance.uniform(0, whole.seconds)
+    until = time.monotonic() + LIMIT
+    while killed is None and run.process.is_alive() and time.monotonic() < until:
+        if workers := _workers(run.process.pid or 0):
+            run.process.join(delay)  # from when there is a worker
+            killed = chance.choice(_workers(run.process.pid or 0) or workers)
+            with suppress(ProcessLookupError):
+                os.kill(killed, signal.SIGKILL)
+        time.sleep(0.01)
+    status, output = run.end()
+    _expect(status == 0, status, output)
+    return f"{delay:.2f} s after its start"
+
+
+def _workers(process: int) -> list[int]:
+    """Worker processes among those that a process has started, at whatever remove."""
+    found = []
+    with suppress(OSError):  # it has just ended
+        for child in map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split()):
+            command = Path(f"/proc/{child}/cmdline").read_bytes()
+            found += [child] if any(mark in command for mark in WORKERS) else []
+            found += _workers(child)
+    return found
+
+
+ENGINES = {"two workers": ("--workers", "2")}
+if importlib.util.find_spec("ray"):
+    ENGINES["Ray"] = ("--on", "ray", "--workers", "2")
 KINDS = {
     "killed at a random moment": _at_random,
     "killed while a temporary file was open": _while_open,
@@ -238,6 +283,8 @@ KINDS = {
     "killed at a checkpoint": _at_checkpoint,
     "signals": _by_signal,
     "two processes, one killed": _one_of_two,
+    **{f"on {name}, the driver killed": partial(_driver, engine) for name, engine in ENGINES.items()},
+    **{f"on {name}, a worker killed": partial(_worker, engine) for name, engine in ENGINES.items()},
 }
 
 
@@ -283,6 +330,8 @@ def _plain(path: Path, result: Any) -> Any:
     if path.suffix == ".npz":
         with np.load(path) as arrays:
             return {name: (str(array.dtype), array.tobytes()) for name, array in arrays.items()}
+    if path.suffix == ".safetensors":  # kept outputs, whose notes have times
+        return {name: (str(array.dtype), array.tobytes()) for name, array in load_file(path).items()}
     if path.suffix == ".pt":
         return _bits({**torch.load(path, weights_only=True), "seconds": None, "digest": None})
     return path.read_bytes()

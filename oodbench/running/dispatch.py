@@ -24,6 +24,7 @@ SHORT = 20.0  # seconds: to start workers for less than that would not pay
 
 def execute(plan: Plan, device: "torch.device", reporter: Reporter) -> list[Result]:
     """Run what is still to do; the new results. A cell that fails is a result too, the others go on."""
+    _check_engine(plan)
     preflight.check(plan, device)
     check_writable(plan.folder)
     remember(plan.request)
@@ -34,7 +35,7 @@ def execute(plan: Plan, device: "torch.device", reporter: Reporter) -> list[Resu
     with closing(driver), closing(_engine(plan, device, driver, costs.of(plan))) as engine:
         reporter.begin(len(plan.todo), engine.slots)
         try:
-            drive(schedule, engine, driver, ahead=0)  # on this machine no task has to travel
+            drive(schedule, engine, driver, ahead=int(engine.carries_weights))  # of what has to travel, one is sent on
         except KeyboardInterrupt:
             reporter.note(f"{len(plan.todo) - len(driver.new)} of {len(plan.todo)} cells are left")
             raise
@@ -49,8 +50,33 @@ def execute(plan: Plan, device: "torch.device", reporter: Reporter) -> list[Resu
     return driver.new
 
 
+def _check_engine(plan: Plan) -> None:
+    """Refuse what the engine cannot do, before anything is rehearsed or written."""
+    if _is_on(plan, "ray"):
+        from oodbench.running.engines import ray
+
+        ray.check(plan.request)
+
+
+def _is_on(plan: Plan, engine: str) -> bool:
+    return plan.request.on is not None and plan.request.on.partition(":")[0] == engine
+
+
 def _engine(plan: Plan, device: "torch.device", driver: Driver, seconds: float) -> Engine:
     asked = plan.request
+    if _is_on(plan, "ray"):
+        from oodbench.running.engines.order import packed
+        from oodbench.running.engines.ray import Ray, address_of
+
+        return Ray(
+            packed(plan),
+            address_of(asked.on or ""),
+            asked.device,
+            plan.suite.threads,
+            asked.per_device,
+            asked.workers,
+            len(_cores()),
+        )
     devices = _devices(plan, device, seconds)
     if len(devices) == 1 and asked.workers is None and asked.timeout is None:
         from oodbench.running.engines.local import Local

@@ -51,7 +51,6 @@ def choose_device(name: str) -> torch.device:
 
 def check(plan: Plan, device: torch.device) -> None:
     """What can only be found with the code and the device at hand, still before anything trains."""
-    precision.check(plan.suite.contents.precision, device)
     for method in {(cell.method.label, str(cell.training.draw)): cell.method for cell in plan.todo}.values():
         for component in (method.trainer, method.scorer):
             with isolated(component):

@@ -47,12 +47,14 @@ def remarks(planned: Plan) -> Iterator[str]:
 
 
 def check_device(planned: Plan) -> "torch.device":
-    """The device of a request, which must have the precision of the suite."""
+    """The device of a request, which must have the precision of the suite. Other machines have devices of their own."""
     # Threads that wait by spinning slow a shared machine down many times over; torch reads this when imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from oodbench.learning import precision
     from oodbench.running import preflight
 
+    if planned.request.on is not None:
+        return preflight.choose_device("auto")
     device = preflight.choose_device(planned.request.device)
     precision.check(planned.suite.contents.precision, device)
     return device

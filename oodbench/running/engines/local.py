@@ -36,7 +36,8 @@ class Local:
         self._queue.append((task, weights, failures))
 
     def wait(self, seconds: float, hear: Send) -> None:
-        self._worker.do(*self._queue.popleft())
+        for message in self._worker.do(*self._queue.popleft()):
+            hear(message)
 
     def stop(self, task: Task) -> None:
         raise AssertionError("a process does not stop itself")

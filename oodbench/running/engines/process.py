@@ -79,7 +79,8 @@ def main() -> None:
     try:
         while True:
             job = todo.get()
-            worker.do(job.task, job.weights, job.failures)
+            for message in worker.do(job.task, job.weights, job.failures):
+                send(message)
     except UserError as error:
         send(Refused(f"{start.name}: {error}"))
 

@@ -18,7 +18,7 @@ from oodbench.running import tasks
 from oodbench.running.cells import Cell, Training, weights_file
 from oodbench.running.execution import expect, score_one, train_one
 from oodbench.running.plan import Plan
-from oodbench.running.tasks import Failure, Send, Task
+from oodbench.running.tasks import Failure, Message, Send, Task
 from oodbench.running.workplace import Workplace
 
 SUFFIXES = (".npz", ".jsonl", ".json")  # of a result's files
@@ -81,10 +81,10 @@ class Worker:
             for training in cell.training.chain:
                 self._settings.setdefault(training.key, cell.setting)
 
-    def do(self, task: Task, weights: Mapping[str, bytes], failures: Mapping[str, Failure]) -> None:
-        """All of a task; how it went is sent, and what came of it."""
+    def do(self, task: Task, weights: Mapping[str, bytes], failures: Mapping[str, Failure]) -> Iterator[Message]:
+        """All of a task: what comes of it, the moment it is there; how far it is, `wire` sends meanwhile."""
         self.wire.task = task.name
-        self.wire.send(tasks.Began(task.name, self.name))
+        yield tasks.Began(task.name, self.name)
         training = self.plan.training(task.training)
         if self.is_away:
             self.at.claims.grant(training.chain)
@@ -92,14 +92,19 @@ class Worker:
             write_bytes(weights_file(key, self.at.folder), content)
         self.at.failures = {key: _Told(each) for key, each in failures.items()}
         self.at.anew |= {task.needs} if task.needs is not None else set()
+        brought, failure = None, None
         if task.kind == "score":
-            self._score(training, task)
-            self.wire.send(tasks.Ended(task.name))
-            return
-        failure = self._train(training)
-        path = weights_file(task.training, self.at.folder)
-        brought = path.read_bytes() if self.brings_weights and failure is None else None
-        self.wire.send(tasks.Ended(task.name, brought, failure))
+            yield from self._score(training, task)
+        else:
+            if self.brings_weights:
+                self.at.last = None  # a network of this training, whose weights have gone home
+            failure = self._train(training)
+            if self.brings_weights and failure is None:
+                brought = weights_file(task.training, self.at.folder).read_bytes()
+        if self.brings_weights:  # nobody else reads this folder, where they would pile up
+            for key in (*weights, task.training):
+                weights_file(key, self.at.folder).unlink(missing_ok=True)
+        yield tasks.Ended(task.name, brought, failure)
 
     def _train(self, training: Training) -> Failure | None:
         try:
@@ -109,7 +114,7 @@ class Worker:
             return Failure(str(failure), failure.traceback)
         return None
 
-    def _score(self, training: Training, task: Task) -> None:
+    def _score(self, training: Training, task: Task) -> Iterator[Message]:
         cells = [self.plan.cell(key) for key in task.cells]
         left = [cell for cell in cells if self.at.force or self.is_away or not cell.is_done()]
         try:
@@ -126,9 +131,9 @@ class Worker:
                 self._fail(cell, failure)
             files = {suffix: path for suffix in SUFFIXES if (path := cell.path.with_suffix(suffix)).exists()}
             content = {suffix: path.read_bytes() for suffix, path in files.items()} if self.is_away else {}
-            self.wire.send(tasks.Scored(task.name, cell.key, content))
             for path in files.values() if self.is_away else ():
                 path.unlink()
+            yield tasks.Scored(task.name, cell.key, content)
 
     @contextmanager
     def _bugs_fail(self) -> Iterator[None]:
