@@ -20,6 +20,7 @@ _PUBLIC = {
     "table": "oodbench.api",
     "compare": "oodbench.api",
     "frame": "oodbench.results.frame",
+    "merge": "oodbench.api",
     "read_results": "oodbench.api",
     "load": "oodbench.running.loading",
     "Trainer": "oodbench.learning.method",
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from oodbench.api import compare as compare
     from oodbench.api import evaluate as evaluate
     from oodbench.api import fit as fit
+    from oodbench.api import merge as merge
     from oodbench.api import read_results as read_results
     from oodbench.api import run as run
     from oodbench.api import table as table

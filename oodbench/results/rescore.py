@@ -32,6 +32,12 @@ def is_current(result: Result) -> bool:
 
 def rescored(result: Result) -> Result:
     """Of a result that was read from a file."""
+    scores = checked_scores(result)
+    return replace(result, metrics=evaluate(**scores), metrics_version=identity.version_of("metrics"))
+
+
+def checked_scores(result: Result) -> dict[str, Scored]:
+    """The raw scores beside a result that was read from a file; `NotRescored` where there are none that are its own."""
     assert result.path is not None
     if result.status != "ok":
         raise NotRescored("it failed, and has no scores")
@@ -42,7 +48,7 @@ def rescored(result: Result) -> Result:
     except Unreadable as reason:
         raise NotRescored(f"its raw scores cannot be read: {reason}") from None
     _check_rows(result, scores)
-    return replace(result, metrics=evaluate(**scores), metrics_version=identity.version_of("metrics"))
+    return scores
 
 
 def _check_rows(result: Result, scores: dict[str, Scored]) -> None:

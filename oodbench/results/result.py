@@ -6,6 +6,7 @@ Folder: <results>/<suite>[-<preset>]/<setting>/<method>/seed<seed>-<key>.json, w
 
 import json
 import os
+import re
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -238,14 +239,15 @@ def _shared(type_: Any, text: bytes) -> Any:
     return msgspec.json.decode(text, type=type_)
 
 
+def file_of(folder: Path, suite: str, setting: str, method: str, seed: int, key: str) -> Path:
+    """Where the result of a cell lies in a results folder."""
+    method = re.sub(r"[^\w.,=+-]", "_", method)[:200]  # a hyperparameter may be any text
+    return folder / suite / setting / method / f"seed{seed}-{key[:8]}.json"
+
+
 def write(result: Result, path: Path, scores: dict[str, Scored], log: list[dict[str, Any]]) -> None:
     """Raw scores and log first: a result that exists is complete."""
-    try:
-        _keep_unreadable(path)
-    except OSError as error:
-        raise CannotWrite(
-            f"cannot write '{path}': {error.strerror}; fix permissions or choose another folder"
-        ) from None
+    keep_unreadable(path)
     if scores:
         arrays = {
             f"{split}_{name}": array
@@ -273,16 +275,26 @@ def as_json(result: Result) -> str:
     return json.dumps(values, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
-def _keep_unreadable(path: Path) -> None:
+def keep_unreadable(path: Path) -> None:
     """A file that stands where the result goes, but is none, is moved aside and not lost."""
-    if path.exists():
-        try:
-            read(path)
-        except Unreadable:
+    try:
+        if path.exists() and not _is_readable(path):
             aside, n = path.with_suffix(".json.unreadable"), 1
             while aside.exists():
                 aside, n = path.with_suffix(f".json.unreadable{n}"), n + 1
             os.replace(path, aside)
+    except OSError as error:
+        raise CannotWrite(
+            f"cannot write '{path}': {error.strerror}; fix permissions or choose another folder"
+        ) from None
+
+
+def _is_readable(path: Path) -> bool:
+    try:
+        read(path)
+    except Unreadable:
+        return False
+    return True
 
 
 def read(path: Path) -> Result:

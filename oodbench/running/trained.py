@@ -254,6 +254,12 @@ def _read(path: Path, device: torch.device) -> dict[str, Any] | None:
     return contents if _are_weights(contents["model"]) else None
 
 
+def is_whole(path: Path) -> bool:
+    """Whether a file holds weights of the training that its name says, as its digest has them."""
+    contents = _read(path, CPU)
+    return contents is not None and "digest" in contents and contents.get("training") == path.stem
+
+
 def _are_weights(state: Any) -> bool:
     """Tensors by name, none of them with a value that is no number: no network with such weights is of any use."""
     return isinstance(state, dict) and all(
