@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
 from types import NoneType
 from typing import IO
@@ -206,18 +207,24 @@ def claim(path: Path, wait: bool, waiting: Listener | None = None) -> Iterator[b
         try:
             mine = held.enter_context(locked(path, wait, waiting))
         except NoLocks:
-            warnings.warn(
-                f"the file system of '{path.parent}' has no locks, so processes that share this folder would do the "
-                "same work twice; run one process per folder, or divide the work with --shard I/N (docs/scale.md)",
-                NoLocksWarning,
-                stacklevel=3,
-            )
+            _warn_of_no_locks(path.parent)
             mine = True
         except OSError as error:
             raise CannotWrite(
                 f"cannot write '{path}': {error.strerror}; choose another folder with --results"
             ) from None
         yield mine
+
+
+@cache
+def _warn_of_no_locks(folder: Path) -> None:
+    """Once, whatever filters for warnings there are: a run asks for many locks."""
+    warnings.warn(
+        f"the file system of '{folder}' has no locks, so processes that share this folder would do the same work "
+        "twice; run one process per folder, or divide the work with --shard I/N (docs/scale.md)",
+        NoLocksWarning,
+        stacklevel=2,
+    )
 
 
 @contextmanager

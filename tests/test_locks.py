@@ -142,7 +142,6 @@ def test_a_file_system_without_locks_is_told_once_a_folder_and_work_goes_on(tmp_
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
-    monkeypatch.setattr(files, "__warningregistry__", {}, raising=False)
     with warnings.catch_warnings(record=True) as caught:
         warnings.resetwarnings()
         for name in ("a", "b", "a", "deep/a"):
