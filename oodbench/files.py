@@ -186,7 +186,11 @@ def _cannot_write(path: Path) -> Iterator[None]:
 
 
 def write_text(path: Path, text: str, followed: bool = False) -> None:
-    write_atomically(path, lambda file: file.write(text.encode()), followed)
+    write_bytes(path, text.encode(), followed)
+
+
+def write_bytes(path: Path, content: bytes, followed: bool = False) -> None:
+    write_atomically(path, lambda file: file.write(content), followed)
 
 
 def umask() -> int:

@@ -26,7 +26,7 @@ from oodbench.results.result import read
 from oodbench.running import plan as planning
 from oodbench.running import trained
 from oodbench.running.cells import Training
-from oodbench.running.engines import local
+from oodbench.running import dispatch
 from oodbench.running.reporting import Silent
 from oodbench.running.request import request
 
@@ -61,7 +61,7 @@ def main() -> int:
         names = [at_rate.setting_name(setting)]
         asked = request(methods=given.method, settings=names, seeds=[given.seed], set=given.set, results=given.results)
         plan = planning.of_suite(asked, at_rate)
-        local.execute(plan, torch.device("cpu"), Silent())
+        dispatch.execute(plan, torch.device("cpu"), Silent())
         cell = plan.cells[0]
         part = build_parts(plan.suite, setting, given.seed).id_validation
         assert cell.training.parent is not None

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from oodbench.cli.progress import downloads
@@ -87,7 +88,7 @@ def _get(given: argparse.Namespace) -> int:
         if word in ("verified", "present") and (expected is None or expected in details):
             print(f"{name}: is there already")
         else:
-            availability.fetch(name, downloads(), expected)
+            availability.fetch(name, downloads(partial(print, flush=True)), expected)
     return 0
 
 

@@ -5,6 +5,7 @@ with status 0; what cannot be said on standard error is not said.
 """
 
 import errno
+import io
 import os
 import shlex
 import sys
@@ -54,6 +55,16 @@ def guarded() -> Iterator[None]:
         finally:
             with suppress(OutputLost):  # said already; Python would say it again when it ends
                 out.flush()
+
+
+def check_open() -> None:
+    """Before hours of work: what is closed now will not show its outcome."""
+    try:
+        os.write(sys.stdout.fileno(), b"")
+    except io.UnsupportedOperation:  # no file at all, but a text in memory, say
+        pass
+    except OSError as error:
+        raise OutputLost(error) from None
 
 
 @contextmanager

@@ -1,9 +1,12 @@
-"""How a run goes, on a terminal or in a log: what is training, how far it is, what came out."""
+"""How a run goes, on a terminal or in a log: what is training, how far it is, what came out.
+
+All of it goes to standard error, so that standard output holds the table and nothing else.
+"""
 
 import os
-import shutil
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from oodbench.data.availability import Listener
@@ -12,11 +15,16 @@ from oodbench.results.metrics import METRICS
 from oodbench.running.reporting import training_name as training_name
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
+
     from oodbench.learning.loop import Progress
     from oodbench.results.result import Result
     from oodbench.running.cells import Training
+    from oodbench.running.tasks import Advanced
 
 SHOWN_NOTES = ("environments", "margin", "weights")  # notes of a result that its line on screen names
+EVERY = 10.0  # seconds between two lines on one training
 
 
 def reporter() -> "Lines":
@@ -24,13 +32,13 @@ def reporter() -> "Lines":
 
 
 def _moves() -> bool:
-    """Whether lines on standard output can be written over."""
-    return sys.stdout.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+    """Whether lines on standard error can be written over."""
+    return sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
-def downloads() -> Listener:
+def downloads(say: Callable[[str], None]) -> Listener:
     """A moving line on a terminal, and a line for each set that came."""
-    return Listener(_downloaded if _moves() else _nothing, lambda text: print(text, flush=True))
+    return Listener(_downloaded if _moves() else _nothing, say)
 
 
 def _nothing(have: int, whole: int | None) -> None: ...
@@ -38,7 +46,11 @@ def _nothing(have: int, whole: int | None) -> None: ...
 
 def _downloaded(have: int, whole: int | None) -> None:
     share = f" of {whole / 1e6:,.0f} MB ({100 * have / whole:.0f} %)" if whole else " MB"
-    print(f"\r  {have / 1e6:,.0f}{share}", end="\n" if have == whole else "", flush=True)
+    print(f"\r  {have / 1e6:,.0f}{share}", end="\n" if have == whole else "", flush=True, file=sys.stderr)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True, file=sys.stderr)
 
 
 def duration(seconds: float) -> str:
@@ -53,45 +65,92 @@ class Lines:
     """Progress for a pipe or a log file: plain lines."""
 
     def __init__(self) -> None:
-        self.last = time.perf_counter()
-        self.download = downloads()
+        self.download = downloads(self.note)
+        self.cells = self.done = 0
+        self._said: dict[str, float] = {}  # when each worker was last heard of
+        self._labels: dict[str, str] = {}  # what each is training
 
     def note(self, text: str) -> None:
-        print(text, flush=True)
+        self._line(text)
 
-    def training(self, training: "Training", number: int, count: int) -> None:
-        self.last = time.perf_counter()
-        print(f"[{number}/{count}] {training_name(training)}", flush=True)
+    def begin(self, cells: int, workers: int) -> None:
+        self.cells, self.workers = cells, workers
 
-    def progress(self, progress: "Progress") -> None:
-        if time.perf_counter() - self.last > 10 or progress.epoch == progress.epochs and progress.remaining == 0:
-            self.last = time.perf_counter()
-            print(f"  {_progress(progress)}", flush=True)
+    def busy(self, worker: str, text: str) -> None: ...
+
+    def training(self, training: "Training", number: int, count: int, worker: str = "") -> None:
+        self._said[worker], self._labels[worker] = time.perf_counter(), training_name(training)
+        self._line(f"[{number}/{count}] {training_name(training)}")
+
+    def progress(self, progress: "Progress | Advanced", worker: str = "") -> None:
+        now, is_last = time.perf_counter(), progress.epoch == progress.epochs and progress.remaining == 0
+        if now - self._said.get(worker, now) > EVERY or is_last:
+            self._said[worker] = now
+            whose = f"{self._labels.get(worker, worker)}: " if self.workers > 1 else ""
+            self._line(f"  {whose}{_progress(progress)}")
+
+    def outlook(self, seconds: float) -> None: ...
 
     def result(self, result: "Result") -> None:
-        print(f"  {outcome(result)}", flush=True)
+        self.done += 1
+        self._line(f"  {outcome(result)}")
+
+    def end(self) -> None: ...
+
+    def _line(self, text: str) -> None:
+        _say(text)
 
 
 class Terminal(Lines):
-    """Progress for a person: one line that moves while a network trains."""
+    """Progress for a person: a view that moves, of the whole run and of every worker, below the lines that stay."""
 
-    def training(self, training: "Training", number: int, count: int) -> None:
-        self.label = f"[{number}/{count}] {training_name(training)}"
-        self._show(self.label)
+    def __init__(self) -> None:
+        super().__init__()
+        self._live: Live | None = None
+        self._left = float("inf")
+        self._doing: dict[str, str] = {}
 
-    def progress(self, progress: "Progress") -> None:
-        self._show(f"{self.label}: {_progress(progress)}")
+    def begin(self, cells: int, workers: int) -> None:
+        from rich.console import Console
+        from rich.live import Live
 
-    def result(self, result: "Result") -> None:
-        self._show("")
-        super().result(result)
+        super().begin(cells, workers)
+        self._live = Live(console=Console(stderr=True), transient=True, get_renderable=self._view, refresh_per_second=4)
+        self._live.start()
 
-    def _show(self, text: str) -> None:
-        width = shutil.get_terminal_size().columns - 1
-        print(f"\r\x1b[2K{text[:width]}", end="", flush=True)
+    def busy(self, worker: str, text: str) -> None:
+        self._doing[worker] = text
+
+    def training(self, training: "Training", number: int, count: int, worker: str = "") -> None:
+        self._labels[worker] = self._doing[worker] = f"[{number}/{count}] {training_name(training)}"
+
+    def progress(self, progress: "Progress | Advanced", worker: str = "") -> None:
+        self._doing[worker] = f"{self._labels.get(worker, '')}: {_progress(progress)}"
+
+    def outlook(self, seconds: float) -> None:
+        self._left = seconds
+
+    def end(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _view(self) -> "RenderableType":
+        from rich.text import Text
+
+        left = f", {duration(self._left)} left" if 0 < self._left < float("inf") else ""
+        lines = [f"{self.done} of {self.cells} cells{left}"]
+        lines += [f"  {name + ': ' if name else ''}{text or 'free'}" for name, text in sorted(self._doing.items())]
+        return Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
+
+    def _line(self, text: str) -> None:
+        if self._live is None:
+            _say(text)
+        else:
+            self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _progress(progress: "Progress") -> str:
+def _progress(progress: "Progress | Advanced") -> str:
     loss = "" if progress.loss is None else f", loss {progress.loss:.4f}"
     left = "" if progress.remaining == 0 else f", {duration(progress.remaining).removeprefix('about ')} left"
     return f"epoch {progress.epoch}/{progress.epochs}{loss}, {progress.images_per_second:,.0f} images/s{left}"

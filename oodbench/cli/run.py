@@ -3,13 +3,13 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Sized
+from collections.abc import Callable, Iterator, Sized
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodbench.cli import progress
-from oodbench.cli.output import results_stay
+from oodbench.cli.output import check_open, results_stay
 from oodbench.cli.progress import duration, outcome, training_name
 from oodbench.cli.reading import report_problems
 from oodbench.config.cards import EVERY
@@ -95,6 +95,21 @@ def _add_what(what: argparse._ArgumentGroup) -> None:
 
 def _add_how(how: argparse._ArgumentGroup) -> None:
     how.add_argument("--init", metavar="FILE", help="weights of the suite's network that stand for those of erm")
+    how.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes on this machine, each with a device or CPU core of its own (default: 1 on a GPU; on a CPU as "
+        "many as there are cores and trainings, if the run is not a short one)",
+    )
+    how.add_argument("--per-device", type=int, metavar="N", help="workers that share a GPU (default: 1)")
+    how.add_argument("--on", metavar="ENGINE", help="ray, ray:ADDRESS, or slurm:partition=P,time=4:00:00")
+    how.add_argument(
+        "--timeout",
+        type=float,
+        metavar="S",
+        help="seconds for a training, and for scoring a cell; what takes longer has failed (default: no limit)",
+    )
     how.add_argument("--device", help="auto (default), cpu, cuda, cuda:1")
     how.add_argument(
         "--precision",
@@ -153,6 +168,7 @@ def main(given: argparse.Namespace) -> int:
 
 
 def _run(asked: Request, debug: bool) -> int:
+    check_open()
     with results_stay(asked.folder):
         return _carried_out(asked, debug)
 
@@ -162,12 +178,13 @@ def _carried_out(asked: Request, debug: bool) -> int:
     planned = prepare(asked, reporter)
     if planned.todo:
         trainings = _count(planned.all_trainings, "training")
-        print(f"{_counts(planned)} in {trainings}; results go to {asked.folder}", flush=True)
+        reporter.note(f"{_counts(planned)} in {trainings}; results go to {asked.folder}")
     else:
-        print(f"{_counts(planned)}: nothing to do (--force runs them again).")
+        reporter.note(f"{_counts(planned)}: nothing to do (--force runs them again).")
     new = carry_out(planned, reporter)
-    _print_tables(planned)
-    _print_unlisted(planned)
+    _print_tables(planned, reporter.note)
+    for line in _unlisted(planned):
+        reporter.note(line)
     failed = [result for result in new if result.status != "ok"]
     if failed:
         for result in failed if debug else ():
@@ -177,8 +194,8 @@ def _carried_out(asked: Request, debug: bool) -> int:
     return 0
 
 
-def _print_tables(planned: "Plan") -> None:
-    """The table of this suite, on screen and beside its results."""
+def _print_tables(planned: "Plan", note: Callable[[str], None]) -> None:
+    """The table of this suite, on screen and beside its results; standard output holds nothing else."""
     home = planned.folder / planned.suite.label
     results, problems = read_folder(home)
     report_problems(problems)
@@ -189,18 +206,18 @@ def _print_tables(planned: "Plan") -> None:
         text, path = render.render(built, format), home / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             write_text(path, text)
-    print()
-    print(render.render(built, "text"))
-    print(f"The same table: {home / 'table.md'} and {home / 'table.tex'}")
-    print(f"Next: oodbench table {shlex.quote(str(planned.folder))} --format latex")
+    note("")
+    print(render.render(built, "text"), flush=True)
+    note(f"The same table: {home / 'table.md'} and {home / 'table.tex'}")
+    note(f"Next: oodbench table {shlex.quote(str(planned.folder))} --format latex")
 
 
-def _print_unlisted(planned: "Plan") -> None:
+def _unlisted(planned: "Plan") -> Iterator[str]:
     """What a suite's own list leaves out, and how to have it."""
     counts = {word: _count(range(n), word.removeprefix("all-")[:-1]) for word, n in planned.unlisted.items()}
     if counts:
         more = " and ".join(f"{count} (--methods {word})" for word, count in counts.items())
-        print(f"Also fit this suite: {more}")
+        yield f"Also fit this suite: {more}"
 
 
 def _describe(asked: Request) -> int:
@@ -214,7 +231,7 @@ def _describe(asked: Request) -> int:
         from oodbench.running import preflight
 
         preflight.check(planned, device)
-        seconds = preflight.estimate(planned, device)
+        seconds = preflight.costs(planned, device).of(planned)
     print(_counts(planned))
     done = {cell.path for cell in planned.done}
     for cell in planned.cells:
@@ -228,7 +245,8 @@ def _describe(asked: Request) -> int:
         print(f"  {training_name(training)}: {_count(cells, 'cell') if cells else 'only to start others from'}")
     for problem in planned.lacking.values():
         print(problem)
-    _print_unlisted(planned)
+    for line in _unlisted(planned):
+        print(line)
     if planned.cells or not planned.waiting:
         print(f"estimated time on {device}: {duration(seconds)}")
     return 0

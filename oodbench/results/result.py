@@ -7,6 +7,7 @@ Folder: <results>/<suite>[-<preset>]/<setting>/<method>/seed<seed>-<key>.json, w
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -21,7 +22,7 @@ from oodbench.config.recipe import Recipe
 from oodbench.config.registry import changed_words
 from oodbench.config.schema import Misfit, conform, spell
 from oodbench.config.suite import Contents, Setting, Suite
-from oodbench.files import CannotWrite, write_atomically, write_text
+from oodbench.files import CannotWrite, write_atomically, write_bytes, write_text
 from oodbench.results import summary
 from oodbench.results.given_run import GivenRun as GivenRun
 from oodbench.results.metrics import Scored
@@ -247,7 +248,7 @@ def file_of(folder: Path, suite: str, setting: str, method: str, seed: int, key:
 
 def write(result: Result, path: Path, scores: dict[str, Scored], log: list[dict[str, Any]]) -> None:
     """Raw scores and log first: a result that exists is complete."""
-    keep_unreadable(path)
+    _keep_unreadable(path)
     if scores:
         arrays = {
             f"{split}_{name}": array
@@ -259,6 +260,13 @@ def write(result: Result, path: Path, scores: dict[str, Scored], log: list[dict[
     if log:
         write_text(path.with_suffix(".jsonl"), "".join(json.dumps(record) + "\n" for record in log), followed=True)
     write_text(path, as_json(result))
+
+
+def place(path: Path, files: Mapping[str, bytes]) -> None:
+    """The files of a result that was written elsewhere, by their suffix; in the same order."""
+    _keep_unreadable(path)
+    for suffix in sorted(files, key=lambda suffix: suffix == path.suffix):
+        write_bytes(path.with_suffix(suffix), files[suffix], followed=suffix != path.suffix)
 
 
 def as_json(result: Result) -> str:
@@ -275,7 +283,7 @@ def as_json(result: Result) -> str:
     return json.dumps(values, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
-def keep_unreadable(path: Path) -> None:
+def _keep_unreadable(path: Path) -> None:
     """A file that stands where the result goes, but is none, is moved aside and not lost."""
     try:
         if path.exists() and not _is_readable(path):

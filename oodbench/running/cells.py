@@ -58,6 +58,16 @@ class Training:
         return digests.of_values(keys.of_training(self))
 
 
+def weights_file(key: str, folder: Path, suffix: str = "pt") -> Path:
+    """The file of a training's weights; with another suffix, that of its lock or its checkpoint."""
+    return folder / results.WEIGHTS / f"{key}.{suffix}"
+
+
+def must_train(training: Training, folder: Path, force: bool) -> bool:
+    """Whether its weights are neither given nor in the results folder, or shall be made anew."""
+    return training.init is None and (force or not weights_file(training.key, folder).exists())
+
+
 @dataclass(frozen=True)
 class Cell:
     """The unit that is planned, run, stored and resumed."""

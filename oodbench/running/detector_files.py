@@ -177,9 +177,12 @@ def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _order(tensor: Tensor) -> tuple[int, ...]:
-    """Its axes, the one with the longest steps in memory first."""
-    steps = tensor.stride()
-    return tuple(sorted(range(tensor.ndim), key=lambda axis: -steps[axis]))
+    """Its axes, the one with the longest steps in memory first.
+
+    Of two with equal steps, one has a single entry and comes last: kernels are chosen by its step too.
+    """
+    steps, sizes = tensor.stride(), tensor.shape
+    return tuple(sorted(range(tensor.ndim), key=lambda axis: (-steps[axis], -sizes[axis])))
 
 
 def _laid_out(tensor: Tensor, order: tuple[int, ...]) -> Tensor:

@@ -26,13 +26,11 @@ from oodbench.results import result as results
 from oodbench.results.metrics import Scored
 from oodbench.results.result import Result
 from oodbench.running import provenance, trained
-from oodbench.running.cells import Cell, Training
+from oodbench.running.cells import Cell, Training, weights_file
 from oodbench.running.kept_outputs import KeptOutputs
 from oodbench.running.mistakes import at_work, network_at_work, users_mistakes
 from oodbench.running.plan import Plan
-from oodbench.running.preflight import check as check
-from oodbench.running.preflight import estimate as estimate
-from oodbench.running.trained import Trained, Unusable, weights_file
+from oodbench.running.trained import Trained, Unusable
 from oodbench.running.workplace import Last, Workplace, arithmetic
 from oodbench.running.workplace import Options as Options
 from oodbench.seeds import derive
@@ -49,7 +47,7 @@ def train_one(training: Training, at: Workplace, setting: Setting | None = None)
     if at.last is None or at.last.key != training.key:
         at.last = None  # whose outputs make room
         at.before.restore()  # in case that a component has done something as it went
-        with at.claim(training):
+        with at.claims.hold(training):
             try:
                 with at_work(training.trainer), network_at_work(training.suite):
                     network = _trained(training, at, setting or training.setting or training.suite.settings[0])

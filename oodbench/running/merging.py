@@ -15,14 +15,12 @@ import numpy as np
 
 from oodbench.errors import UserError
 from oodbench.files import sweep, write_atomically
-from oodbench.results.folder import read_folder
+from oodbench.results.folder import SUFFIXES, read_folder
 from oodbench.results.metrics import Scored
 from oodbench.results.rescore import NotRescored, checked_scores, rescored
-from oodbench.results.result import WEIGHTS, Result, Unreadable, file_of, keep_unreadable, read
+from oodbench.results.result import RESULT_LIMIT, WEIGHTS, Result, Unreadable, file_of, place, read
 from oodbench.running.request import REQUESTS
-from oodbench.user_files import open_regular
-
-BESIDE = (".npz", ".jsonl")  # what lies beside a result and is written before it
+from oodbench.user_files import open_regular, read_regular
 
 
 @dataclass(frozen=True)
@@ -86,8 +84,8 @@ def _check_apart(others: Sequence[Path], into: Path) -> None:
 def _merge_result(theirs: Result, into: Path, there: dict[Path, Result], merged: Merged, dry_run: bool) -> None:
     assert theirs.path is not None
     try:
-        place = _place(theirs, into)
-        ours = there.get(place) or _read_if_there(place, theirs.key)
+        home = _home(theirs, into)
+        ours = there.get(home) or _read_if_there(home, theirs.key)
         if theirs.status == "ok":
             checked_scores(theirs)
         if ours is not None and (ours.status == "ok" or theirs.status != "ok"):
@@ -98,16 +96,16 @@ def _merge_result(theirs: Result, into: Path, there: dict[Path, Result], merged:
                 merged.conflicts.append(Conflict(ours, theirs, words))
             return
         if not dry_run:
-            _copy(theirs.path, place)
+            _copy(theirs.path, home)
     except (NotRescored, _Left) as reason:
         merged.problems[theirs.path] = str(reason)
         return
-    there[place] = theirs
-    merged.new.append(place)
+    there[home] = theirs
+    merged.new.append(home)
     merged.replaced += ours is not None
 
 
-def _place(result: Result, into: Path) -> Path:
+def _home(result: Result, into: Path) -> Path:
     """Where it belongs, by what it says; a name that leads out of the folder is refused."""
     names = (result.suite_label, result.setting)
     if any(name in ("", ".", "..") or "/" in name or "\\" in name or "\0" in name for name in names):
@@ -117,14 +115,14 @@ def _place(result: Result, into: Path) -> Path:
     return file_of(into, *names, result.method, result.seed, result.key)
 
 
-def _read_if_there(place: Path, key: str) -> Result | None:
+def _read_if_there(path: Path, key: str) -> Result | None:
     """The result that is in the place already; what is none is moved aside when the other is written."""
     try:
-        ours = read(place)
+        ours = read(path)
     except Unreadable:
         return None
     if ours.key != key:
-        raise _Left(f"another cell is in its place, '{place}'")
+        raise _Left(f"another cell is in its place, '{path}'")
     return ours
 
 
@@ -168,20 +166,20 @@ def _array_difference(what: str, ours: np.ndarray | None, theirs: np.ndarray | N
     return f"{rows.sum():,} of {len(rows):,} {what} differ, by at most {largest:.2g}"
 
 
-def _copy(source: Path, place: Path) -> None:
-    """Scores and log first: a result that exists is complete."""
-    sweep(place.parent.glob(".*"))  # what a merge left that was killed
-    keep_unreadable(place)
-    for suffix in BESIDE:
-        if source.with_suffix(suffix).exists():
-            _copy_file(source.with_suffix(suffix), place.with_suffix(suffix), followed=True)
-        else:
-            with suppress(OSError):
-                place.with_suffix(suffix).unlink()  # of the failure that it replaces
-    _copy_file(source, place)
+def _copy(source: Path, into: Path) -> None:
+    sweep(into.parent.glob(".*"))  # what a merge left that was killed
+    there = [suffix for suffix in SUFFIXES if source.with_suffix(suffix).exists()]
+    try:
+        files = {suffix: read_regular(source.with_suffix(suffix), RESULT_LIMIT) for suffix in there}
+    except OSError as error:
+        raise _Left(f"it cannot be read: {error.strerror}") from None
+    for suffix in {*SUFFIXES} - {*there}:  # of the failure that it replaces
+        with suppress(OSError):
+            into.with_suffix(suffix).unlink()
+    place(into, files)
 
 
-def _copy_file(source: Path, place: Path, followed: bool = False) -> None:
+def _copy_file(source: Path, target: Path) -> None:
     """What cannot be read is left; what cannot be written ends the merge."""
     try:
         opened = open_regular(source)
@@ -193,16 +191,16 @@ def _copy_file(source: Path, place: Path, followed: bool = False) -> None:
         shutil.copyfileobj(opened, file)
 
     with opened:
-        write_atomically(place, write, followed)
+        write_atomically(target, write)
 
 
 def _copy_requests(other: Path, into: Path) -> None:
     """So that `status` knows what was asked for; their names say what they hold."""
     for source in sorted((other / REQUESTS).glob("*.yaml")):
-        place = into / REQUESTS / source.name
-        if not place.exists():
+        target = into / REQUESTS / source.name
+        if not target.exists():
             try:
-                _copy_file(source, place)
+                _copy_file(source, target)
             except _Left:
                 continue  # of no consequence for any result
 
@@ -210,8 +208,8 @@ def _copy_requests(other: Path, into: Path) -> None:
 def _merge_weights(other: Path, into: Path, merged: Merged, dry_run: bool) -> None:
     """Files of weights that are missing, if they are whole and of the training that their name says."""
     for source in sorted((other / WEIGHTS).glob("*.pt")):
-        place = into / WEIGHTS / source.name
-        if place.exists() or place in merged.weights:
+        target = into / WEIGHTS / source.name
+        if target.exists() or target in merged.weights:
             continue
         from oodbench.running import trained
 
@@ -219,8 +217,8 @@ def _merge_weights(other: Path, into: Path, merged: Merged, dry_run: bool) -> No
             if not trained.is_whole(source):
                 raise _Left("damaged, or not weights of the training that its name says")
             if not dry_run:
-                _copy_file(source, place)
+                _copy_file(source, target)
         except _Left as reason:
             merged.problems[source] = str(reason)
             continue
-        merged.weights.append(place)
+        merged.weights.append(target)

@@ -78,12 +78,20 @@ class Plan:
         chains = [each for training, _ in self.trainings.values() for each in training.chain]
         return {each.key: each for each in chains}
 
+    @cached_property
+    def cells_by_key(self) -> dict[str, Cell]:
+        return {cell.key: cell for cell in self.cells}
+
+    @cached_property
+    def trainings_by_key(self) -> dict[str, Training]:
+        """Those of all cells, done or not, and the ones that others start from."""
+        return {each.key: each for cell in self.cells for each in cell.training.chain}
+
     def cell(self, key: str) -> Cell:
-        return self._by_key(key, {cell.key: cell for cell in self.cells}, "cell")
+        return self._by_key(key, self.cells_by_key, "cell")
 
     def training(self, key: str) -> Training:
-        chains = [each for cell in self.cells for each in cell.training.chain]
-        return self._by_key(key, {each.key: each for each in chains}, "training")
+        return self._by_key(key, self.trainings_by_key, "training")
 
     @staticmethod
     def _by_key(key: str, known: Mapping[str, Any], what: str) -> Any:
@@ -94,8 +102,10 @@ class Plan:
     def to_json(self) -> str:
         """The request, and what came of it here: whoever plans it again can compare."""
         done = {cell.path for cell in self.done}
-        chains = {each.key: each for cell in self.cells for each in cell.training.chain}
-        trainings = [{"key": key, "parent": each.parent.key if each.parent else None} for key, each in chains.items()]
+        trainings = [
+            {"key": key, "parent": each.parent.key if each.parent else None}
+            for key, each in self.trainings_by_key.items()
+        ]
         cells = [
             {"key": cell.key, "training": cell.training.key, "cell": str(cell), "done": cell.path in done}
             for cell in self.cells

@@ -4,7 +4,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,16 @@ from oodbench.config.suite import Setting
 from oodbench.data.parts import build_parts
 from oodbench.errors import UserError, shortened
 from oodbench.learning import precision
+from oodbench.learning.batches import Data
 from oodbench.learning.evaluation import TEST_SPLITS, rehearse
 from oodbench.learning.initial_weights import read_weights
 from oodbench.learning.loop import Loop
 from oodbench.learning.networks import Classifier
 from oodbench.running import network_size, own_networks
-from oodbench.running.cells import Training
+from oodbench.running.cells import Training, must_train
 from oodbench.running.mistakes import in_words, isolated
 from oodbench.running.plan import Plan
-from oodbench.running.trained import build_model, extended, frozen, training_data, weights_file
+from oodbench.running.trained import build_model, extended, frozen, training_data
 
 
 def choose_device(name: str) -> torch.device:
@@ -152,34 +153,47 @@ def _copied(untrained: Classifier, training: Training, device: torch.device) -> 
     return extended(deepcopy(untrained).to(device), training.chain, device)
 
 
-def estimate(plan: Plan, device: torch.device) -> float:
-    """Seconds the plan will take: the images it must pass, at the speed this machine shows on a few batches."""
+@dataclass(frozen=True)
+class Costs:
+    """Seconds that parts of a plan will take."""
+
+    trainings: dict[str, float]  # by key
+    cell: float  # the scoring of one
+
+    def of(self, plan: Plan) -> float:
+        """Of the whole plan in one process."""
+        return sum(self.trainings.values()) + self.cell * len(plan.todo)
+
+
+def costs(plan: Plan, device: torch.device) -> Costs:
+    """What is still to do: the images it must pass, at the speed this machine shows on a few batches."""
     if not plan.todo:
-        return 0.0
-    with precision.threads(plan.suite.threads, device):
-        return _estimate(plan, device)
-
-
-def _estimate(plan: Plan, device: torch.device) -> float:
+        return Costs({}, 0.0)
     suite = plan.suite
-    parts = build_parts(suite, plan.todo[0].setting, seed=0)
-    data = training_data(suite, parts, setting=None)
-    model = build_model(suite, seed=0).to(device).train()
-    batch = next(data.batches(suite.contents.recipes.scratch, 0, device))
+    with precision.threads(suite.threads, device):
+        parts = build_parts(suite, plan.todo[0].setting, seed=0)
+        data = training_data(suite, parts, setting=None)
+        per_image = _seconds_per_image(plan, data, device)
+    scored = sum(len(getattr(parts, split)) for split in ("labelled", *TEST_SPLITS))
+    trainings = {}
+    for key, training in plan.all_trainings.items():
+        if must_train(training, plan.folder, plan.request.force):
+            recipe = training.recipe
+            with isolated(training.trainer):
+                runs = training.trainer.make().runs
+            batch = recipe.batch_size * (2 if training.reads_wild else 1)
+            trainings[key] = per_image * runs * recipe.steps(data.steps(recipe)) * batch
+    return Costs(trainings, per_image * scored / 3)  # a forward pass is about a third of a training step
+
+
+def _seconds_per_image(plan: Plan, data: Data, device: torch.device) -> float:
+    """Of a training step."""
+    model = build_model(plan.suite, seed=0).to(device).train()
+    batch = next(data.batches(plan.suite.contents.recipes.scratch, 0, device))
     times = []
     for _ in range(4):
         started = time.perf_counter()
         F.cross_entropy(model(batch.x), batch.y).backward()
         float(model.head.bias.grad.sum())  # type: ignore[union-attr]  # wait for the device
         times.append(time.perf_counter() - started)
-    per_image = min(times[1:]) / len(batch)
-    trained = 0
-    for training in plan.all_trainings.values():
-        recipe = training.recipe
-        images = recipe.steps(data.steps(recipe)) * recipe.batch_size * (2 if training.reads_wild else 1)
-        cached = training.init is not None or weights_file(training.key, plan.folder).exists()
-        with isolated(training.trainer):
-            runs = 0 if cached else training.trainer.make().runs
-        trained += runs * images
-    scored = sum(len(getattr(parts, split)) for split in ("labelled", *TEST_SPLITS)) * len(plan.todo)
-    return per_image * (trained + scored / 3)  # a forward pass is about a third of a training step
+    return min(times[1:]) / len(batch)

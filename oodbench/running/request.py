@@ -6,7 +6,7 @@ All three build the same frozen `Request` by the same names, and `plan` takes no
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -21,6 +21,8 @@ from oodbench.results.selection import TRAINING_DOMAIN
 DEFAULT_SUITE = "digits-c"
 RUNS = "runs"  # the key of a file under which several requests stand
 MOST_CELLS = 100_000  # of a request: to plan them takes minutes and a gigabyte, to run them years
+MOST_WORKERS = 1024  # processes on a machine
+ENGINES = ("ray", "slurm")
 _SPAN = re.compile(r"(\d+)\s*-\s*(\d+)")
 
 
@@ -54,6 +56,10 @@ class Request:
     available: bool = False  # leave out settings whose data is missing
     force: bool = False
     take_over: bool = False  # instead of waiting for another process, do what it holds here too
+    workers: int | None = None  # processes; None: on a CPU as many as there are cores, if that is worth it
+    per_device: int = 1  # workers that share a GPU
+    on: str | None = None  # another engine: ray[:ADDRESS] or slurm:OPTIONS
+    timeout: float | None = None  # seconds for a training and for scoring a cell
 
     def __post_init__(self) -> None:
         if self.settings and (self.semantic or self.covariate):
@@ -77,6 +83,14 @@ class Request:
             *self.covariate,
         ]:
             _check_name(text)
+        if self.workers is not None and not 1 <= self.workers <= MOST_WORKERS:
+            raise UserError(f"{shown(self.workers)} workers cannot be; choose --workers 1 to {MOST_WORKERS:,}")
+        if not 1 <= self.per_device <= MOST_WORKERS:
+            raise UserError(f"{shown(self.per_device)} workers cannot share a device; choose --per-device 1 or more")
+        if self.timeout is not None and not self.timeout > 0:
+            raise UserError(f"--timeout {self.timeout:g} leaves no time for anything; choose seconds above 0")
+        if self.on is not None and self.on.partition(":")[0] not in ENGINES:
+            raise unknown("engine", self.on.partition(":")[0], ENGINES)
         if self.draws < 1:
             raise UserError(f"{self.draws} draws are none; choose --draws 1, which is what the suite says, or more")
 
@@ -263,10 +277,13 @@ def as_values(each: Request) -> dict[str, Any]:
 REQUESTS = "requests"  # the folder inside a results folder that holds what was asked of it
 
 
+HOW = {"results", "force", "take_over", "device", "workers", "per_device", "on", "timeout"}
+
+
 def remember(asked: Request) -> None:
     """Write a request into its results folder, so that others can tell what is left of it."""
     # Where and how it ran is not what was asked.
-    plain = replace(asked, results="results", force=False, take_over=False, device="auto")
+    plain = Request(**{**vars(asked), **{each.name: each.default for each in fields(Request) if each.name in HOW}})
     name = f"{Path(asked.suite).stem}-{digests.of_values(as_values(plain))[:8]}.yaml"
     path = asked.folder / REQUESTS / name
     if not path.exists():

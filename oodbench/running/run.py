@@ -64,7 +64,7 @@ def carry_out(planned: Plan, reporter: Reporter) -> list[Result]:
     _sweep(planned)
     if planned.todo:
         device = check_device(planned)
-        from oodbench.running.engines import local
+        from oodbench.running import dispatch
 
         if asked.compile and device.type == "cpu":
             reporter.note("note: --compile is for a GPU; nothing is compiled on a CPU")
@@ -72,7 +72,7 @@ def carry_out(planned: Plan, reporter: Reporter) -> list[Result]:
             reporter.note(
                 "note: a training uses one CPU thread; --cpu-threads N uses more, and makes results of its own"
             )
-        new = local.execute(planned, device, reporter)
+        new = dispatch.execute(planned, device, reporter)
     else:
         new = []
     _rescore(planned, reporter)

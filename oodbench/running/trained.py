@@ -32,7 +32,7 @@ from oodbench.learning.state_digest import state_digest
 from oodbench.results.plain import as_plain
 from oodbench.results.result import WEIGHTS, EpochAccuracies, Result
 from oodbench.running import keys
-from oodbench.running.cells import Training
+from oodbench.running.cells import Training, weights_file
 from oodbench.running.plan import cell_of
 from oodbench.running.repeat import command
 from oodbench.seeds import derive
@@ -138,11 +138,6 @@ def folder_of(result: Result) -> Path:
         raise UserError("this result was not read from a file; read it with oodbench.read_results")
     path = result.path if len(result.path.parents) > 3 else result.path.absolute()
     return path.parents[3]
-
-
-def weights_file(key: str, folder: Path, suffix: str = "pt") -> Path:
-    """The file of a training's weights; with another suffix, that of its lock or its checkpoint."""
-    return folder / WEIGHTS / f"{key}.{suffix}"
 
 
 def started(training: Training, device: torch.device) -> Classifier:

@@ -9,15 +9,15 @@ import torch
 
 from oodbench.config.suite import Setting, Suite
 from oodbench.data.parts import Parts, build_parts
-from oodbench.files import Holder, claim, holder
 from oodbench.learning import precision
 from oodbench.learning.evaluation import Evaluation, KeyedScorer
 from oodbench.learning.isolation import State
 from oodbench.learning.loop import Failed
 from oodbench.running.cells import Training
+from oodbench.running.claims import Claims
 from oodbench.running.kept_outputs import KeptOutputs
-from oodbench.running.reporting import Reporter, Silent, training_name, waiting_for
-from oodbench.running.trained import Trained, weights_file
+from oodbench.running.reporting import Reporter, Silent
+from oodbench.running.trained import Trained
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class Workplace:
     options: Options = Options()
     force: bool = False  # train anew what is stored, each training once
     numbers: dict[str, int] = field(default_factory=dict)  # of the trainings to announce, by key
+    claims: Claims = field(default=None)  # type: ignore[assignment]  # by default, of this folder
 
     anew: set[str] = field(default_factory=set, init=False)  # keys of the trainings that were trained here
     failures: dict[str, Failed] = field(default_factory=dict, init=False)  # of trainings, by key
@@ -50,8 +51,10 @@ class Workplace:
     before: State = field(default_factory=State, init=False)  # of torch and the process, without any component's doing
 
     _announced: set[str] = field(default_factory=set, init=False)
-    _claimed: set[str] = field(default_factory=set, init=False)
     _parts: dict[tuple[Setting, int], Parts] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.claims = self.claims or Claims(self.folder, self.reporter, self.options.take_over)
 
     @property
     def compiles(self) -> bool:
@@ -74,31 +77,6 @@ class Workplace:
             self._announced.add(training.key)
             number = self.numbers.setdefault(training.key, len(self.numbers) + 1)
             self.reporter.training(training, number, len(self.numbers))
-
-    @contextmanager
-    def claim(self, training: Training, wait: bool = True) -> Iterator[bool]:
-        """Hold a training among processes that share the folder; False if another has it. Here it may be held twice.
-
-        Two processes that do the same only waste time: files appear whole, and both write the same into them.
-        """
-        if training.key in self._claimed:
-            yield True
-            return
-        lock = weights_file(training.key, self.folder, "lock")
-
-        def waiting(other: Holder | None) -> None:
-            self.reporter.note(waiting_for(other, training))
-
-        with claim(lock, wait and not self.options.take_over, waiting) as mine:
-            if wait and not mine:
-                self.reporter.note(f"taking over {training_name(training)} from {holder(lock) or 'another process'}")
-                mine = True
-            if mine:
-                self._claimed.add(training.key)
-            try:
-                yield mine
-            finally:
-                self._claimed.discard(training.key)
 
 
 @dataclass

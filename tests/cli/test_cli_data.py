@@ -336,7 +336,7 @@ def test_a_run_gets_its_data_itself_and_ends_before_any_training_if_it_cannot(tm
     assert_refused(
         outcome, "cannot get 'fashion-mnist' (apt-get is not installed)", "oodbench data add fashion-mnist PATH"
     )
-    assert f"mnist: 17 images, {official()}, verified" in outcome.out and "training" not in outcome.out
+    assert f"mnist: 17 images, {official()}, verified" in outcome.err and "training" not in outcome.err
     assert not (tmp_path / "results").exists()
 
 
@@ -374,7 +374,7 @@ def test_available_leaves_out_a_setting_whose_data_is_damaged(tmp_path, home):
 def test_a_run_of_which_no_setting_is_available_is_refused(tmp_path):
     suite = suite_with(tmp_path, "fashion-mnist")
     outcome = run(suite, "--setting", "fashion-mnist", "--available", "--offline", results=tmp_path / "results")
-    assert_refused(outcome, f"the data of no setting is there; see: oodbench data status {suite}\n")
+    assert_refused(outcome, f"the data of no setting is there; see: oodbench data status {suite}")
     assert status(suite)["fashion-mnist"][0] == "missing"
     assert not (tmp_path / "results").exists()
 

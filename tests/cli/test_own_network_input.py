@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from command_line import assert_refused, oodbench
+from command_line import assert_done, assert_refused, oodbench
 from own_digits import BUILD, CLASSES, digits, write_folder, write_network
 
 import oodbench as api
@@ -207,7 +207,7 @@ def test_one_class_of_one_image_is_fitted_on_and_the_rest_goes_on():
     for path in sorted(Path("id/digit3").iterdir())[1:]:
         path.unlink()
     outcome = oodbench(*without(EVALUATE, "--scorers"), "--scorers", "msp,mahalanobis")
-    assert (outcome.status, outcome.err) == (0, "")
+    assert_done(outcome)
 
 
 def test_a_folder_without_classes_is_told():
@@ -393,8 +393,7 @@ def test_a_list_on_standard_input_is_taken(monkeypatch):
 
 
 def notes(outcome):
-    assert outcome.status == 0, outcome.err
-    return [line for line in outcome.out.splitlines() if line.startswith("note: ") and "classes on ID" in line]
+    return [line for line in assert_done(outcome).splitlines() if line.startswith("note: ") and "classes on ID" in line]
 
 
 def test_classes_in_another_order_are_doubted():

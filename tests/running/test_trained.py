@@ -24,9 +24,9 @@ from oodbench.learning.checkpoint import save_tensors
 from oodbench.learning.loop import Failed
 from oodbench.results.folder import read_folder
 from oodbench.results.result import read, read_scores
-from oodbench.running import execution, plan, trained
-from oodbench.running.engines import local
+from oodbench.running import dispatch, execution, plan, trained
 from oodbench.running.provenance import weights_digest
+from oodbench.running.reporting import Silent
 from oodbench.running.request import request
 from oodbench.running.workplace import Options, Workplace
 
@@ -40,7 +40,7 @@ def planned(folder, methods="scone", suite="digits-c", settings=("unseen-digits"
     return plan.plan(asked)
 
 
-class Heard:
+class Heard(Silent):
     """A reporter that remembers."""
 
     def __init__(self):
@@ -49,11 +49,8 @@ class Heard:
     def note(self, text):
         self.notes.append(text)
 
-    def training(self, training, number, count):
+    def training(self, training, number, count, worker=""):
         self.trainings.append((training.trainer.label, number, count))
-
-    def progress(self, progress):
-        pass
 
     def result(self, result):
         self.results.append(result.method)
@@ -74,7 +71,7 @@ def digits(tmp_path_factory):
     """A results folder of several trainers and scorers."""
     folder = tmp_path_factory.mktemp("digits")
     heard = Heard()
-    local.execute(planned(folder, DIGITS), CPU, heard)
+    dispatch.execute(planned(folder, DIGITS), CPU, heard)
     assert len(heard.results) == 5
     return folder
 
@@ -83,7 +80,7 @@ def digits(tmp_path_factory):
 def held_out(tmp_path_factory, domains):
     """One of trainers that add to the network and trainers that compare domains."""
     folder = tmp_path_factory.mktemp("held-out")
-    local.execute(planned(folder, DOMAINS, "colored-mnist", ["covariate=plus90"]), CPU, Heard())
+    dispatch.execute(planned(folder, DOMAINS, "colored-mnist", ["covariate=plus90"]), CPU, Heard())
     return folder
 
 
@@ -269,6 +266,7 @@ import sys
 import torch
 from pathlib import Path
 from oodbench.running import execution, plan
+from oodbench.running.reporting import Silent
 from oodbench.running.request import request
 from oodbench.running.workplace import Workplace
 
@@ -317,27 +315,27 @@ def test_a_cell_alone_trains_what_it_needs(digits, tmp_path):
 
 def test_a_parent_trains_under_its_own_name_before_its_child(tmp_path):
     heard = Heard()
-    local.execute(planned(tmp_path), CPU, heard)
+    dispatch.execute(planned(tmp_path), CPU, heard)
     assert heard.trainings == [("erm", 1, 2), ("scone", 2, 2)] and heard.results == ["scone"]
 
 
 def test_a_parent_with_cells_of_its_own_comes_first_with_them(tmp_path):
     heard = Heard()
-    local.execute(planned(tmp_path, "scone,woods,msp"), CPU, heard)
+    dispatch.execute(planned(tmp_path, "scone,woods,msp"), CPU, heard)
     assert heard.trainings == [("erm", 1, 3), ("scone", 2, 3), ("woods", 3, 3)]
     assert heard.results == ["msp", "scone", "woods"]
 
 
 def test_a_parent_that_is_trained_already_is_not_counted(copy):
     heard = Heard()
-    local.execute(planned(copy, "woods"), CPU, heard)
+    dispatch.execute(planned(copy, "woods"), CPU, heard)
     assert heard.trainings == [("woods", 1, 1)]
 
 
 def test_a_scorer_that_is_new_trains_nothing_and_its_training_is_named(copy):
     heard = Heard()
     before = {path: path.stat().st_mtime_ns for path in (copy / "weights").glob("*.pt")}
-    local.execute(planned(copy, "scone+knn"), CPU, heard)
+    dispatch.execute(planned(copy, "scone+knn"), CPU, heard)
     assert heard.trainings == [("scone", 1, 1)] and heard.results == ["scone+knn"]
     assert {path: path.stat().st_mtime_ns for path in (copy / "weights").glob("*.pt")} == before
 
@@ -350,7 +348,7 @@ def test_a_training_that_failed_is_not_tried_again_by_each_of_its_cells(tmp_path
         raise Failed("the loss became nan")
 
     monkeypatch.setattr(execution, "_train", diverge)
-    results = local.execute(planned(tmp_path, "msp,knn,vim"), CPU, Heard())
+    results = dispatch.execute(planned(tmp_path, "msp,knn,vim"), CPU, Heard())
     assert tried == ["erm"] and [each.error for each in results] == ["the loss became nan"] * 3
 
 
@@ -358,7 +356,7 @@ def test_force_trains_everything_once_more(copy):
     heard = Heard()
     made = planned(copy, "scone,msp", force=True)
     before = {path.name: path.stat().st_mtime_ns for path in (copy / "weights").glob("*.pt")}
-    local.execute(made, CPU, heard)
+    dispatch.execute(made, CPU, heard)
     assert heard.trainings == [("erm", 1, 2), ("scone", 2, 2)] and heard.results == ["msp", "scone"]
     after = {path.name: path.stat().st_mtime_ns for path in (copy / "weights").glob("*.pt")}
     anew = {cell.training.key for cell in made.cells}
@@ -370,7 +368,7 @@ def test_weights_that_are_given_are_not_counted_as_a_training(digits, tmp_path, 
     weights = digits / "weights" / f"{result_of(digits, 'msp').training}.pt"
     made = planned(tmp_path, "scone", force=force, init=weights)
     heard = Heard()
-    (result,) = local.execute(made, CPU, heard)
+    (result,) = dispatch.execute(made, CPU, heard)
     assert heard.trainings == [("scone", 1, 1)] and result.weights == result_of(digits, "scone").weights
     assert weights_digest(trained.of(read(made.cells[0].path)).model) == result.weights
 
@@ -378,7 +376,7 @@ def test_weights_that_are_given_are_not_counted_as_a_training(digits, tmp_path, 
 def test_a_network_that_was_given_is_not_stored(digits, tmp_path):
     weights = digits / "weights" / f"{result_of(digits, 'msp').training}.pt"
     made = planned(tmp_path, "msp", init=weights)
-    local.execute(made, CPU, Heard())
+    dispatch.execute(made, CPU, Heard())
     with pytest.raises(UserError, match="they were given with --init; leave it out to train such a network"):
         trained.of(read(made.cells[0].path))
 

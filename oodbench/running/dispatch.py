@@ -1,0 +1,86 @@
+"""Carries out what a plan has left to do, with the engine that fits."""
+
+import os
+from typing import TYPE_CHECKING
+
+from oodbench.errors import UserError
+from oodbench.files import check_writable
+from oodbench.results.result import Result
+from oodbench.running import preflight
+from oodbench.running.claims import Claims
+from oodbench.running.driver import Driver, Engine, drive
+from oodbench.running.plan import Plan
+from oodbench.running.reporting import Reporter
+from oodbench.running.request import remember
+from oodbench.running.schedule import Schedule
+from oodbench.running.tasks import tasks_of
+
+if TYPE_CHECKING:
+    import torch
+
+SHORT = 20.0  # seconds: to start workers for less than that would not pay
+
+
+def execute(plan: Plan, device: "torch.device", reporter: Reporter) -> list[Result]:
+    """Run what is still to do; the new results. A cell that fails is a result too, the others go on."""
+    preflight.check(plan, device)
+    check_writable(plan.folder)
+    remember(plan.request)
+    costs = preflight.costs(plan, device)
+    schedule = Schedule.of(tasks_of(plan, costs.trainings, costs.cell))
+    claims = Claims(plan.folder, reporter, plan.request.take_over)
+    driver = Driver(plan, schedule, reporter, claims, plan.request.timeout)
+    engine = _engine(plan, device, driver, costs.of(plan))
+    reporter.begin(len(plan.todo), engine.slots)
+    try:
+        drive(schedule, engine, driver)
+    except KeyboardInterrupt:
+        reporter.note(f"{len(plan.todo) - len(driver.new)} of {len(plan.todo)} cells are left")
+        raise
+    finally:
+        engine.close()
+        driver.close()
+        reporter.end()
+    if driver.given_up:
+        key, why = next(iter(driver.given_up.items()))
+        raise UserError(f"{len(driver.given_up)} cells have no result; the first, '{plan.cell(key)}': {why}")
+    return driver.new
+
+
+def _engine(plan: Plan, device: "torch.device", driver: Driver, seconds: float) -> Engine:
+    asked = plan.request
+    devices = _devices(plan, device, seconds)
+    if len(devices) == 1 and asked.workers is None and asked.timeout is None:
+        from oodbench.running.engines.local import Local
+
+        return Local(plan, device, driver)
+    from oodbench.running.engines.order import packed
+    from oodbench.running.engines.workers import Workers
+
+    return Workers(packed(plan), str(plan.folder.absolute()), devices, plan.suite.threads)
+
+
+def _devices(plan: Plan, device: "torch.device", seconds: float) -> list[str]:
+    """One for each worker: as many as were asked for or, on CPUs, as there are cores and trainings."""
+    asked, trainings = plan.request, len(plan.all_trainings)
+    if device.type == "cpu":
+        slots = max(1, len(_cores()) // plan.suite.threads)
+        chosen = asked.workers or (min(slots, trainings) if seconds > SHORT else 1)
+        return [str(device)] * chosen
+    import torch
+
+    found = (
+        [str(device)] if device.index is not None else [f"{device.type}:{i}" for i in range(torch.cuda.device_count())]
+    )
+    chosen, most = asked.workers or 1, len(found) * asked.per_device
+    if chosen > most:
+        raise UserError(
+            f"{chosen} workers for {len(found)} devices with {asked.per_device} each; choose --workers {most}, or more "
+            "with --per-device"
+        )
+    return [found[i % len(found)] for i in range(chosen)]
+
+
+def _cores() -> set[int] | range:
+    """Those that this process may use."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
