@@ -10,7 +10,7 @@ from oodbench.running import preflight
 from oodbench.running.claims import Claims
 from oodbench.running.driver import Driver, Engine, drive
 from oodbench.running.plan import Plan
-from oodbench.running.reporting import Reporter
+from oodbench.running.reporting import Reporter, training_name
 from oodbench.running.request import remember
 from oodbench.running.schedule import Schedule
 from oodbench.running.tasks import tasks_of
@@ -31,11 +31,12 @@ def execute(plan: Plan, device: "torch.device", reporter: Reporter) -> list[Resu
     claims = Claims(plan.folder, reporter, plan.request.take_over)
     driver = Driver(plan, schedule, reporter, claims, plan.request.timeout)
     engine = _engine(plan, device, driver, costs.of(plan))
-    reporter.begin(len(plan.todo), engine.slots)
+    cells = plan.todo if plan.only is None else []
+    reporter.begin(len(cells), engine.slots)
     try:
         drive(schedule, engine, driver)
     except KeyboardInterrupt:
-        reporter.note(f"{len(plan.todo) - len(driver.new)} of {len(plan.todo)} cells are left")
+        reporter.note(f"{len(cells) - len(driver.new)} of {len(cells)} cells are left")
         raise
     finally:
         engine.close()
@@ -44,6 +45,13 @@ def execute(plan: Plan, device: "torch.device", reporter: Reporter) -> list[Resu
     if driver.given_up:
         key, why = next(iter(driver.given_up.items()))
         raise UserError(f"{len(driver.given_up)} cells have no result; the first, '{plan.cell(key)}': {why}")
+    if plan.only is not None and driver.failures:  # which no cell tells here
+        key, failure = next(iter(driver.failures.items()))
+        name = training_name(plan.training(key))
+        raise UserError(
+            f"{len(driver.failures)} of {len(plan.only)} trainings failed; the first, {name}: {failure.error}; "
+            "the other stage tries again, and its results tell"
+        )
     return driver.new
 
 

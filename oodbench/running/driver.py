@@ -88,7 +88,7 @@ class Driver:
 
     new: list[Result] = field(default_factory=list, init=False)
     given_up: dict[str, str] = field(default_factory=dict, init=False)  # cells without a result, and why
-    _failures: dict[str, Failure] = field(default_factory=dict, init=False)  # of trainings, by key
+    failures: dict[str, Failure] = field(default_factory=dict, init=False)  # of trainings, by key
     _failing: dict[str, Failure] = field(default_factory=dict, init=False)  # of scorings, by the name of the task
     _locks: dict[str, ExitStack] = field(default_factory=dict, init=False)  # by training
     _since: dict[str, float] = field(default_factory=dict, init=False)  # when a task, or its cell, began
@@ -116,7 +116,7 @@ class Driver:
         return "done"
 
     def _is_left(self, task: Task) -> bool:
-        if task.kind == "train" and task.training in self._failures:
+        if task.kind == "train" and task.training in self.failures:
             return False
         if self.plan.request.force:
             return True
@@ -126,7 +126,7 @@ class Driver:
 
     def send(self, task: Task, engine: Engine) -> None:
         """With the weights that it starts from, or why there are none."""
-        failures = {key: each for key, each in self._failures.items() if key in (task.training, task.needs)}
+        failures = {key: each for key, each in self.failures.items() if key in (task.training, task.needs)}
         if task.name in self._failing:
             failures[task.training] = self._failing[task.name]
         weights = {}
@@ -161,6 +161,7 @@ class Driver:
                     self.reporter.training(self._trainings[key], number, max(number, self._count), worker)
             case tasks.Advanced():
                 self._outlook.advance(task, (message.epoch - 1) / message.epochs)
+                self.claims.note(task.training, message.epoch, message.epochs)
                 self.reporter.progress(message, worker)
             case tasks.Scored(cell=key, files=files):
                 self._since[task.name] = time.monotonic()
@@ -180,7 +181,7 @@ class Driver:
 
     def _end(self, task: Task, message: tasks.Ended) -> None:
         if message.failure is not None:
-            self._failures[task.training] = message.failure
+            self.failures[task.training] = message.failure
         if message.weights is not None:
             write_bytes(weights_file(task.training, self.plan.folder), message.weights)
         self.schedule.ended(task)
@@ -213,7 +214,7 @@ class Driver:
                 failure = Failure(
                     why if for_good else f"its worker was lost {self.schedule.losses(each)} times: {why}", ""
                 )
-                into, key = (self._failures, each.training) if each.kind == "train" else (self._failing, each.name)
+                into, key = (self.failures, each.training) if each.kind == "train" else (self._failing, each.name)
                 into[key] = failure
         name = training_name(self._trainings[task.training])
         if not again:

@@ -88,8 +88,7 @@ def _with_places(asked: Request, places: dict[str, str]) -> Request:
 
 def _here(plan: Plan) -> dict[str, str]:
     data = {name: mark for cell in plan.cells for name, mark in cell.marks.items()}
-    keys = digests.of_values(sorted(cell.key for cell in plan.cells))
-    return {"oodbench": version("oodbench"), **{f"data {name}": mark for name, mark in data.items()}, KEYS: keys}
+    return {"oodbench": version("oodbench"), **{f"data {name}": mark for name, mark in data.items()}, KEYS: plan.keys}
 
 
 def _difference(here: dict[str, str], there: dict[str, str]) -> str:
