@@ -12,7 +12,7 @@ from oodbench.config.schema import Document, text_under
 
 FOLDER = Path(__file__).parent.parent / "benchmarks" / "speed"
 SHARED = {"timing", "subject", "report"}
-IN_PROCESSES = {"startup", "scale", "data"}  # they start others, which import torch: seconds each
+IN_PROCESSES = {"startup", "scale", "scale_out", "data"}  # they start others, which import torch: seconds each
 
 
 @pytest.fixture

@@ -23,10 +23,9 @@ from oodbench.data.parts import build_parts
 from oodbench.learning.outputs import forward
 from oodbench.learning.rows import as_rows
 from oodbench.results.result import read
+from oodbench.running import dispatch, trained
 from oodbench.running import plan as planning
-from oodbench.running import trained
 from oodbench.running.cells import Training
-from oodbench.running import dispatch
 from oodbench.running.reporting import Silent
 from oodbench.running.request import request
 

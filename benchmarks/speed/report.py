@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 SCRIPTS = (
-    *("evaluation", "scorers", "odin", "peers", "predict", "training", "scale"),
+    *("evaluation", "scorers", "odin", "peers", "predict", "training", "scale", "scale_out"),
     *("metrics", "intervals", "tables", "data", "corruptions", "startup"),
 )
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"

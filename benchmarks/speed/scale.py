@@ -50,7 +50,9 @@ def evaluation_memory(count: int) -> float:
 def knn_memory(bank: int) -> float:
     """Megabytes beyond the bank at the peak of fitting and scoring."""
     knn, model = scorers("knn")[0].make(), network("lenet-bn", channels=1)
-    train, test = (Outputs(model, torch.empty(0), torch.rand(count, 128), torch.empty(0)) for count in (bank, 2048))
+    train, test = (
+        Outputs(model, torch.empty(count, 0), torch.rand(count, 128), torch.empty(count, 0)) for count in (bank, 2048)
+    )
     before = memory("VmRSS")
     knn.fit(train)
     knn.score(test)

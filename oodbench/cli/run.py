@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodbench.cli import progress
+from oodbench.cli.event_log import Logged
 from oodbench.cli.output import check_open, results_stay
 from oodbench.cli.progress import duration, outcome, training_name
 from oodbench.cli.reading import report_problems
@@ -20,6 +21,7 @@ from oodbench.results.folder import read_folder
 from oodbench.results.selection import TRAINING_DOMAIN
 from oodbench.running import request as requests
 from oodbench.running.plan import plan
+from oodbench.running.reporting import Reporter
 from oodbench.running.request import DEFAULT_SUITE, Request, request
 from oodbench.running.run import carry_out, check_device, prepare, remarks
 
@@ -141,6 +143,7 @@ def _add_how(how: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="keep features and logits in DIR/outputs, for later runs and evaluate --arrays",
     )
+    how.add_argument("--log", metavar="FILE.jsonl", help="write how the run goes there too, an event a line")
     how.add_argument("--results", metavar="DIR", help="where results go (default: results)")
     how.add_argument("--offline", action="store_true", help="do not fetch missing data")
     how.add_argument("--available", action="store_true", help="leave out settings whose data is missing")
@@ -177,17 +180,19 @@ def main(given: argparse.Namespace) -> int:
         requests.save(asked, Path(given.save_request))
         print(f"run it with: oodbench run --request {shlex.quote(given.save_request)}")
         return 0
-    return max([_describe(each) if given.dry_run else _run(each, given.debug) for each in asked])
+    return max([_describe(each) if given.dry_run else _run(each, given) for each in asked])
 
 
-def _run(asked: Request, debug: bool) -> int:
+def _run(asked: Request, given: argparse.Namespace) -> int:
     check_open()
+    reporter: Reporter = progress.reporter()
+    if given.log is not None:
+        reporter = Logged(reporter, Path(given.log))
     with results_stay(asked.folder):
-        return _carried_out(asked, debug)
+        return _carried_out(asked, reporter, given.debug)
 
 
-def _carried_out(asked: Request, debug: bool) -> int:
-    reporter = progress.reporter()
+def _carried_out(asked: Request, reporter: Reporter, debug: bool) -> int:
     planned = prepare(asked, reporter)
     if planned.todo:
         trainings = "" if planned.only is not None else f" in {_count(planned.all_trainings, 'training')}"

@@ -62,10 +62,13 @@ class Saver:
             self._check(contents)
             self._load(contents["state"])
         except Unfit as reason:
-            say(f"note: the checkpoint '{self.path}' {reason}; trained from the start")
+            say(f"the checkpoint '{self.path}' {reason}; trained from the start")
             return 0
         self.log[:] = contents["log"]
-        return int(contents["epoch"])
+        epoch = int(contents["epoch"])
+        if epoch < self.epochs:
+            say(f"goes on at epoch {epoch + 1} of {self.epochs}")
+        return epoch
 
     def _check(self, contents: Any) -> None:
         if not isinstance(contents, dict) or contents.keys() != FIELDS:

@@ -30,6 +30,7 @@ from oodbench.running.cells import Cell, Training, weights_file
 from oodbench.running.kept_outputs import KeptOutputs
 from oodbench.running.mistakes import at_work, network_at_work, users_mistakes
 from oodbench.running.plan import Plan
+from oodbench.running.reporting import training_name
 from oodbench.running.trained import Trained, Unusable
 from oodbench.running.workplace import Last, Workplace, arithmetic
 from oodbench.running.workplace import Options as Options
@@ -107,7 +108,7 @@ def _train(training: Training, at: Workplace, setting: Setting) -> Trained:
         weights_file(training.key, at.folder, "ckpt"),
         at.reporter.progress,
         domain_accuracy.observer(lookup.dataset(training.suite.contents.id.dataset).domains, parts),
-        at.reporter.note,
+        lambda text: at.reporter.note(f"note: {training_name(training)}: {text}"),
     )
     with arithmetic(training.suite, at.device, at.options.deterministic):
         trained.extended(model, [training], at.device)
