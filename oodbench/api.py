@@ -52,6 +52,13 @@ def run(
     offline: bool = False,
     available: bool = False,
     take_over: bool = False,
+    workers: int | None = None,
+    per_device: int = 1,
+    on: str | None = None,
+    timeout: float | None = None,
+    shard: str | None = None,
+    stage: str | None = None,
+    keys: str | None = None,
 ) -> "list[Result]":
     """What `oodbench run` does, silently: fetches and runs what is missing and returns the result of every cell.
 
@@ -60,7 +67,7 @@ def run(
     """
     planned = prepare(request(**locals()), Silent())
     carry_out(planned, Silent())
-    return [ledger.read(cell.path) for cell in planned.cells]
+    return [ledger.read(cell.path) for cell in planned.cells if planned.only is None]
 
 
 def evaluate(

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oodbench.cli import progress
+from oodbench.cli import progress, submit
 from oodbench.cli.event_log import Logged
 from oodbench.cli.output import check_open, results_stay
 from oodbench.cli.progress import duration, outcome, training_name
@@ -22,7 +22,7 @@ from oodbench.results.selection import TRAINING_DOMAIN
 from oodbench.running import request as requests
 from oodbench.running.plan import plan
 from oodbench.running.reporting import Reporter
-from oodbench.running.request import DEFAULT_SUITE, Request, request
+from oodbench.running.request import DEFAULT_SUITE, SLURM, Request, request
 from oodbench.running.run import carry_out, check_device, prepare, remarks
 
 if TYPE_CHECKING:
@@ -193,7 +193,11 @@ def _run(asked: Request, given: argparse.Namespace) -> int:
 
 
 def _carried_out(asked: Request, reporter: Reporter, debug: bool) -> int:
+    if asked.engine == SLURM:
+        submit.check(asked)
     planned = prepare(asked, reporter)
+    if asked.engine == SLURM and planned.todo:
+        return submit.submit(planned, dry_run=False)
     if planned.todo:
         trainings = "" if planned.only is not None else f" in {_count(planned.all_trainings, 'training')}"
         reporter.note(f"{_counts(planned)}{trainings}; results go to {asked.folder}")
@@ -258,6 +262,8 @@ def _describe(asked: Request) -> int:
     planned = plan(asked)
     for line in remarks(planned):
         print(line)
+    if asked.engine == SLURM and planned.todo:
+        return submit.submit(planned, dry_run=True)
     device = check_device(planned)
     seconds = 0.0
     if planned.todo:

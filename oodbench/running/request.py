@@ -23,6 +23,7 @@ DEFAULT_SUITE = "digits-c"
 RUNS = "runs"  # the key of a file under which several requests stand
 MOST_CELLS = 100_000  # of a request: to plan them takes minutes and a gigabyte, to run them years
 MOST_WORKERS = 1024  # processes on a machine
+SLURM = "slurm"
 ENGINES = ("ray", "slurm")
 _SPAN = re.compile(r"(\d+)\s*-\s*(\d+)")
 
@@ -95,6 +96,8 @@ class Request:
             raise UserError(f"--timeout {self.timeout:g} leaves no time for anything; choose seconds above 0")
         if self.on is not None and self.on.partition(":")[0] not in ENGINES:
             raise unknown("engine", self.on.partition(":")[0], ENGINES)
+        if self.engine == SLURM and (self.shard is not None or self.force):
+            raise UserError("--on slurm divides what is missing itself; leave out --shard and --force")
         if self.shard is not None:
             shard_of(self.shard)
         check_stage(self.stage, self.shard)
@@ -106,6 +109,10 @@ class Request:
     @property
     def folder(self) -> Path:
         return Path(self.results)
+
+    @property
+    def engine(self) -> str | None:
+        return None if self.on is None else self.on.partition(":")[0]
 
     @property
     def names_settings(self) -> bool:

@@ -12,7 +12,7 @@ from oodbench.results.rescore import NotRescored, is_current, rescore
 from oodbench.results.result import OUTPUTS, Result, read
 from oodbench.running.plan import Plan, plan
 from oodbench.running.reporting import Reporter, training_name
-from oodbench.running.request import Request
+from oodbench.running.request import SLURM, Request
 from oodbench.running.shards import REST, parents_of
 from oodbench.running.tasks import tasks_of
 
@@ -25,7 +25,8 @@ def prepare(asked: Request, reporter: Reporter) -> Plan:
     planned = plan(asked)
     problems = dict(planned.lacking)
     if problems and not asked.offline:
-        check_device(planned)  # before anything is downloaded for nothing
+        if asked.engine != SLURM:  # whose nodes have other devices
+            check_device(planned)  # before anything is downloaded for nothing
         problems = availability.obtain(problems, reporter.download)
         planned = plan(asked)
         problems = {name: problems.get(name, problem) for name, problem in planned.lacking.items()}
@@ -69,6 +70,8 @@ def check_device(planned: Plan) -> "torch.device":
 def carry_out(planned: Plan, reporter: Reporter) -> list[Result]:
     """Run what is still to do; the new results."""
     asked = planned.request
+    if asked.engine == SLURM and planned.todo:
+        raise UserError("jobs of Slurm are submitted by the command alone: oodbench run --on slurm:OPTIONS")
     _sweep(planned)
     if planned.todo:
         device = check_device(planned)

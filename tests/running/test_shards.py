@@ -5,33 +5,20 @@ import re
 from dataclasses import replace
 from itertools import chain
 
-import numpy as np
 import pytest
 from command_line import assert_done, assert_refused, complaints, oodbench, smoke
+from contents import content
 
-from oodbench.results.folder import read_folder
 from oodbench.running.plan import plan
 from oodbench.running.request import request, save
 from oodbench.running.shards import CELL, Shard, cost_of, parents_of, shard_of, trainings_of
 
-METHODS = "msp,knn,woods,scone,irm"
+METHODS = "msp,knn,scone,irm"
 
 
 def asked(folder, **more):
     values = {"suite": "digits-c", "preset": "smoke", "methods": METHODS, "seeds": [0, 1], "results": str(folder)}
     return request(**{**values, **more})
-
-
-def content(folder):
-    """Raw scores, metrics and the digest of the weights of every result."""
-    results, problems = read_folder(folder)
-    assert not problems
-    found = {}
-    for result in results:
-        with np.load(result.path.with_suffix(".npz")) as arrays:
-            scores = {name: (array.dtype.str, array.tobytes()) for name, array in arrays.items()}
-        found[result.path.relative_to(folder)] = (result.status, result.metrics, result.weights, scores)
-    return found
 
 
 @pytest.fixture(scope="module")
