@@ -53,6 +53,7 @@ def test_stages_on_a_shared_disk_train_each_parent_once_and_give_the_same_bits(t
     assert content(tmp_path) == whole
 
 
+@pytest.mark.slow
 def test_a_shard_works_with_workers_and_trains_a_missing_parent_itself_and_says_so(tmp_path, whole):
     out = assert_done(smoke(tmp_path, METHODS, "--seeds", "0,1", "--shard", "1/2", "--stage", "rest", "--workers", "2"))
     assert re.search(f"note: erm, seed ., which others start from, is not in '{tmp_path}'; it is trained here\n", out)

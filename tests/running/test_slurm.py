@@ -1,8 +1,15 @@
 """`--on slurm`: the scripts, a stand-in for sbatch that runs them, and Slurm itself where it is installed."""
 
 import os
+import re
+import shutil
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import time
+from pathlib import Path
 
 import pytest
 import yaml
@@ -59,6 +66,7 @@ def sbatch(tmp_path, monkeypatch):
 RUN = ("msp,scone", "--set", "recipe.epochs=8")
 
 
+@pytest.mark.slow
 def test_jobs_of_slurm_give_the_same_bits_also_when_a_task_is_killed_and_requeued(tmp_path, sbatch):
     assert_done(smoke(tmp_path / "plain", *RUN))
     (sbatch / "kill-oodbench-rest-1").touch()
@@ -190,3 +198,109 @@ def test_slurm_with_a_shard_or_force_or_from_python_is_refused(tmp_path, sbatch)
     with pytest.raises(UserError, match="are submitted by the command alone: oodbench run --on slurm:OPTIONS"):
         package.run(preset="smoke", methods="msp", results=tmp_path / "r", on="slurm")
     assert_refused(smoke(tmp_path / 'a"b', "msp", "--on", "slurm"), "choose a results folder with a plain name")
+
+
+CONFIGURATION = """
+ClusterName=one
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={home}/munge.socket
+SlurmctldPort={first_port}
+SlurmdPort={second_port}
+StateSaveLocation={home}/state
+SlurmdSpoolDir={home}/spool
+SlurmctldPidFile={home}/slurmctld.pid
+SlurmdPidFile={home}/slurmd.pid
+SlurmctldLogFile={home}/slurmctld.log
+SlurmdLogFile={home}/slurmd.log
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+MpiDefault=none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+ReturnToService=2
+SchedulerParameters=sched_interval=1
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cores} State=UNKNOWN
+PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def free_ports():
+    with socket.socket() as first, socket.socket() as second:
+        first.bind(("127.0.0.1", 0))
+        second.bind(("127.0.0.1", 0))
+        return first.getsockname()[1], second.getsockname()[1]
+
+
+def said(*command):
+    return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+
+
+def wait_for(what, seconds=120):
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "Slurm took too long"
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def slurm(monkeypatch):
+    """A Slurm of this one machine, gone afterwards."""
+    programs = ("munged", "slurmctld", "slurmd", "sbatch")
+    missing = [name for name in programs if shutil.which(name) is None]
+    if missing or os.getuid() != 0:
+        pytest.skip(f"needs root and Slurm (Debian: slurm-wlm, munge); missing: {', '.join(missing) or 'root'}")
+    with tempfile.TemporaryDirectory(prefix="slurm-", dir="/tmp") as name:  # a socket has a short name
+        home = Path(name)
+        home.chmod(0o755)  # munge insists
+        for folder in ("state", "spool"):
+            (home / folder).mkdir()
+        (home / "key").write_bytes(os.urandom(1024))
+        (home / "key").chmod(0o400)
+        host, (first, second) = socket.gethostname().partition(".")[0], free_ports()
+        (home / "slurm.conf").write_text(
+            CONFIGURATION.format(
+                host=host, home=home, first_port=first, second_port=second, cores=len(os.sched_getaffinity(0))
+            )
+        )
+        monkeypatch.setenv("SLURM_CONF", str(home / "slurm.conf"))
+        munge = [f"--{each}={home}/munge.{each}" for each in ("socket", "pid-file", "log-file", "seed-file")]
+        for command in (
+            ["munged", "--force", f"--key-file={home}/key", *munge],
+            ["slurmctld", "-f", home / "slurm.conf"],
+            ["slurmd", "-f", home / "slurm.conf"],
+        ):
+            subprocess.run(command, check=True, capture_output=True, timeout=60)
+        try:
+            wait_for(lambda: "idle" in said("sinfo", "--noheader"), seconds=60)
+            yield home
+        finally:
+            said("scancel", "--me")  # what a test that failed has left, of this Slurm
+            wait_for(lambda: not said("squeue", "--noheader").strip(), seconds=60)
+            for name in ("slurmd.pid", "slurmctld.pid", "munge.pid-file"):
+                pid = int((home / name).read_text())
+                os.kill(pid, signal.SIGTERM)
+                wait_for(lambda pid=pid: not Path(f"/proc/{pid}").exists(), seconds=30)
+
+
+@pytest.mark.slow
+def test_slurm_itself_runs_the_jobs_and_a_requeued_one_ends_with_the_same_bits(tmp_path, slurm):
+    longer = ("msp,scone", "--set", "recipe.epochs=40")
+    assert_done(smoke(tmp_path / "plain", *longer))
+    folder = tmp_path / "results"
+    out = assert_done(smoke(folder, *longer, "--on", "slurm:cpus-per-task=1,time=10", "--workers", "2"))
+    parents, rest = re.findall(r"as job (\d+)", out)
+    assert f"submitted rest as job {rest}, an array of 2, after {parents}\n" in out
+    assert f"Dependency=afterany:{parents}" in said("scontrol", "show", "job", rest)
+    (home,) = (folder / ".slurm").iterdir()
+    log = home / f"rest-{rest}_1.log"
+    wait_for(lambda: log.exists() and "[1/" in log.read_text())
+    subprocess.run(["scontrol", "requeue", f"{rest}_1"], check=True)
+    wait_for(lambda: not said("squeue", "--noheader").strip(), seconds=400)
+    assert log.read_text().count("(shard 1/2, rest): ") == 2
+    assert content(folder) == content(tmp_path / "plain")
+    assert "4 done, 0 failed, 0 left; trainings: 0 running, 0 interrupted" in assert_done(oodbench("status", folder))
