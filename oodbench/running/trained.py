@@ -4,7 +4,7 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from oodbench.learning.rows import as_rows
 from oodbench.learning.state_digest import state_digest
 from oodbench.results.plain import as_plain
 from oodbench.results.result import WEIGHTS, EpochAccuracies, Result
-from oodbench.running import keys
+from oodbench.running import keys, provenance
 from oodbench.running.cells import Training, weights_file
 from oodbench.running.plan import cell_of
 from oodbench.running.repeat import command
@@ -39,7 +39,7 @@ from oodbench.seeds import derive
 
 CPU = torch.device("cpu")
 FIELDS = {"model", "log", "notes", "seconds"}  # of a file of weights
-LATER_FIELDS = {"training", "seed", "data", "seen", "digest"}  # which those of 0.1 lack
+LATER_FIELDS = {"training", "seed", "data", "seen", "digest", "machine"}  # which older ones lack
 
 
 def build_model(suite: Suite, seed: int) -> Classifier:
@@ -103,6 +103,7 @@ class Trained:
     log: list[dict[str, Any]]  # one record per epoch
     notes: dict[str, Any]  # of the trainer, for the result
     seconds: float
+    machine: dict[str, str] = field(default_factory=dict)  # where it was trained, if that is known
 
 
 class Unusable(Exception):
@@ -206,6 +207,7 @@ def keep(
         **_names(training),
         "data": dict(training.marks),
         "seen": seen,
+        "machine": provenance.machine(),
     }
     path = weights_file(training.key, folder)
     if not _are_weights(contents["model"]):
@@ -243,7 +245,7 @@ def _read(path: Path, device: torch.device) -> dict[str, Any] | None:
     is_log = isinstance(log, list) and all(isinstance(record, dict) for record in log)
     is_time = isinstance(seconds, int | float) and math.isfinite(seconds)
     are_plain = isinstance(contents.get("training", ""), str) and isinstance(contents.get("seed", 0), int)
-    are_mappings = all(isinstance(contents.get(name, {}), dict) for name in ("notes", "data", "seen"))
+    are_mappings = all(isinstance(contents.get(name, {}), dict) for name in ("notes", "data", "seen", "machine"))
     if not (is_log and is_time and are_plain and are_mappings):
         return None
     return contents if _are_weights(contents["model"]) else None
@@ -269,7 +271,8 @@ def _filled(model: Classifier, training: Training, contents: dict[str, Any], pat
     if not fits_module(contents["model"], model):
         raise Unusable(f"'{path}' holds the weights of another network")
     load_state(model, contents["model"])
-    return Trained(frozen(model), contents["log"], contents["notes"], contents["seconds"])
+    machine = contents.get("machine", {})
+    return Trained(frozen(model), contents["log"], contents["notes"], contents["seconds"], machine)
 
 
 def check_network(result: Result) -> None:
