@@ -16,13 +16,15 @@ _PUBLIC = {
     "run": "oodbench.api",
     "evaluate": "oodbench.api",
     "fit": "oodbench.api",
-    "Detector": "oodbench.running.detector",
+    "Detector": "oodbench.running.given.detector",
     "table": "oodbench.api",
     "compare": "oodbench.api",
     "frame": "oodbench.results.frame",
     "merge": "oodbench.api",
     "read_results": "oodbench.api",
     "load": "oodbench.running.loading",
+    "submit": "oodbench.running.submitting",
+    "verify": "oodbench.running.verifying",
     "Trainer": "oodbench.learning.method",
     "DomainTrainer": "oodbench.learning.method",
     "Scorer": "oodbench.learning.method",
@@ -66,8 +68,10 @@ if TYPE_CHECKING:
     from oodbench.learning.tuning import out_share as out_share
     from oodbench.learning.tuning import select_at_drop as select_at_drop
     from oodbench.results.frame import frame as frame
-    from oodbench.running.detector import Detector as Detector
+    from oodbench.running.given.detector import Detector as Detector
     from oodbench.running.loading import load as load
+    from oodbench.running.submitting import submit as submit
+    from oodbench.running.verifying import verify as verify
 
 __all__ = ["__version__", *_PUBLIC]
 

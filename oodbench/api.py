@@ -12,7 +12,7 @@ from oodbench.results.folder import read_or_warn
 from oodbench.results.frame import from_records
 from oodbench.results.selection import TRAINING_DOMAIN
 from oodbench.running import merging
-from oodbench.running.given_request import given_request
+from oodbench.running.given.request import given_request
 from oodbench.running.merging import Merged
 from oodbench.running.reporting import Silent
 from oodbench.running.request import DEFAULT_SUITE, request
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from oodbench.results.result import Result
-    from oodbench.running.detector import Detector
+    from oodbench.running.given.detector import Detector
 
 
 def run(
@@ -95,6 +95,7 @@ def evaluate(
     cpu_threads: int | None = None,
     half_bank: bool = False,
     offline: bool = False,
+    available: bool = False,
     force: bool = False,
 ) -> ResultSet:
     """What `oodbench evaluate` does, silently: a network of yours under the scorers, or all that fit.
@@ -103,7 +104,7 @@ def evaluate(
     which are mappings of names to sets, are a DataLoader of (image, label), arrays (images, labels), a list of such
     pairs, or a folder with a folder per class. uint8 images are pixels; fractions are already preprocessed.
     """
-    from oodbench.running.evaluating import carry_out as evaluated
+    from oodbench.running.given.evaluating import carry_out as evaluated
 
     asked = {key: value for key, value in locals().items() if key != "evaluated"}
     return ResultSet(evaluated(given_request(**asked), Silent()).results)
@@ -133,11 +134,12 @@ def fit(
     cpu_threads: int | None = None,
     half_bank: bool = False,
     offline: bool = False,
+    available: bool = False,
 ) -> "Detector":
     """What `oodbench fit` does, silently: a detector with a threshold that keeps a share of ID images it was not
     fitted on. Names as in `evaluate`; `scorer="best"` chooses on the semantic sets.
     """
-    from oodbench.running.fit_given import fit as fitted
+    from oodbench.running.given.fit import fit as fitted
 
     asked = {key: value for key, value in locals().items() if key not in ("scorer", "keep", "fitted")}
     return fitted(given_request(**asked), scorer, keep, Silent()).detector

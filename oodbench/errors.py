@@ -47,6 +47,11 @@ def printable(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest // 2]} ... {text[-longest // 2 :]}"
 
 
+def visible(text: str) -> str:
+    """Somebody else's words in one line of a terminal: whatever is no letter there is escaped."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
 def place_of(function: Callable[..., Any]) -> str:
     """FILE:LINE of a function, whatever wraps it; its name if it was not written in Python."""
     inner = inspect.unwrap(getattr(function, "func", function))  # of a partial one

@@ -10,8 +10,8 @@ from oodbench.config.registry import Component, Registry
 from oodbench.data.image_part import ImagePart
 from oodbench.data.preprocessing import Preprocessing
 from oodbench.learning.networks import Classifier
-from oodbench.running.detector import Detector
-from oodbench.running.fitting import fit_detector, network_card
+from oodbench.running.given.detector import Detector
+from oodbench.running.given.fitting import fit_detector, network_card
 from oodbench.testing.toy_problem import CLASSES, UNSEEN, toy, toy_images
 
 PIXELS = Preprocessing(mean=(0.5,), std=(0.25,), size=(8, 8), stated_by="the user")

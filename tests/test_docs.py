@@ -52,7 +52,9 @@ def test_every_command_of_the_documents_is_understood(document, tmp_path, monkey
                 "--preset",
                 "smoke",
                 "--methods",
-                "erm,msp,scone,bn-adapt",
+                "erm,msp,scone,bn-adapt,centered-logit",
+                "--plugin",
+                "centered_logit.py",
                 "--results",
                 "results",
             ]

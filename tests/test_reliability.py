@@ -40,7 +40,7 @@ def test_only_what_stands_between_the_marks_is_written_anew(script):
 def test_a_sample_of_damaged_files_is_refused_in_one_line_or_read_as_if_whole(script, tmp_path):
     trials = list(script("files").campaign(150, 0, tmp_path))
     assert [(trial.kind, trial.name, trial.problem) for trial in trials if trial.problem] == []
-    assert len(trials) == 150 and len({trial.kind for trial in trials}) == 11
+    assert len(trials) == 150 and len({trial.kind for trial in trials}) == 13
 
 
 def test_a_sample_of_damaged_outputs_weights_and_detectors_is_refused_or_gives_the_same_numbers(script, tmp_path):

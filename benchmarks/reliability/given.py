@@ -30,7 +30,7 @@ from oodbench.learning.given_models import load_model
 from oodbench.learning.own_models import made
 from oodbench.learning.state_digest import state_digest
 from oodbench.results.result import read
-from oodbench.running.detector_files import JSON, TENSORS, sealed
+from oodbench.running.given.detector_files import JSON, TENSORS, sealed
 
 NET = """
 from torch import nn

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import submission_files
 import torch
 from damage import Damage, in_a_member, in_bytes, in_json, in_opcodes, in_yaml
 from PIL import Image
@@ -69,7 +70,8 @@ def kinds(folder: Path, canary: Path) -> list[Kind]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a child process inherits no threads
     try:
-        return [*_texts(), *_of_results(), *_of_tensors(folder, canary), *_of_data(canary)]
+        sent = _of_submissions(folder / "submission", canary)
+        return [*_texts(), *_of_results(), *sent, *_of_tensors(folder, canary), *_of_data(canary)]
     finally:
         torch.set_num_threads(threads)
 
@@ -94,8 +96,8 @@ def _of_results() -> list[Kind]:
     packed = [("r.npz", _raw_scores(save)) for save in (np.savez, np.savez_compressed)]
     unreadable = (Unreadable,)
     return [
-        Kind("result files", 0.14, some, (in_bytes, in_json), lambda path: _nothing(results.read(path)), unreadable),
-        Kind("raw scores", 0.14, packed, (in_bytes, in_a_member), _measured, (*unreadable, FileNotFoundError)),
+        Kind("result files", 0.12, some, (in_bytes, in_json), lambda path: _nothing(results.read(path)), unreadable),
+        Kind("raw scores", 0.12, packed, (in_bytes, in_a_member), _measured, (*unreadable, FileNotFoundError)),
     ]
 
 
@@ -115,6 +117,16 @@ def _raw_scores(save: Callable[..., None]) -> bytes:
 def _measured(path: Path) -> str | None:
     metrics = evaluate(**read_scores(path))
     return None if all(0 <= value <= 1 for value in metrics.values()) else f"metrics out of range: {metrics}"
+
+
+def _of_submissions(folder: Path, canary: Path) -> list[Kind]:
+    whole = submission_files.archive(folder, canary)
+    files, same = [("mine.zip", whole)], partial(submission_files.same_files, whole=whole)
+    fitting = partial(submission_files.same_metrics, whole=whole)
+    return [
+        Kind("submissions", 0.04, files, (in_bytes, in_a_member), same),
+        Kind("submissions under right digests", 0.04, files, (submission_files.in_a_file,), fitting),
+    ]
 
 
 def _of_tensors(folder: Path, canary: Path) -> list[Kind]:
@@ -164,8 +176,8 @@ def _of_data(canary: Path) -> list[Kind]:
     images, labels = RANDOM.integers(0, 256, (6, 3, 32, 32), dtype=np.uint8), RANDOM.integers(0, 10, 6)
     return [
         Kind("archives", 0.10, _archives(images), (in_bytes, in_a_member), _unpacked),
-        Kind("pictures", 0.10, _pictures(images), (in_bytes,), _decoded),
-        Kind("arrays", 0.16, _arrays(images, labels, canary), (in_bytes, in_a_member, in_opcodes, in_json), _array),
+        Kind("pictures", 0.08, _pictures(images), (in_bytes,), _decoded),
+        Kind("arrays", 0.14, _arrays(images, labels, canary), (in_bytes, in_a_member, in_opcodes, in_json), _array),
         Kind("stored sets", 0.06, _stored(images, labels), (in_bytes, in_json), _loaded),
     ]
 

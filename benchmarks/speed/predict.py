@@ -33,9 +33,9 @@ from oodbench.data.decoder import in_threads
 from oodbench.data.preprocessing import Preprocessing
 from oodbench.learning.networks import Classifier
 from oodbench.learning.rows import ahead
-from oodbench.running.detector import Detector
-from oodbench.running.fitting import fit_detector, network_card
-from oodbench.running.predicting import BATCH, decode_prepared, predict
+from oodbench.running.given.detector import Detector
+from oodbench.running.given.fitting import fit_detector, network_card
+from oodbench.running.given.predicting import BATCH, decode_prepared, predict
 
 TURNS = 3
 PREPROCESSING = Preprocessing(mean=(0.5,) * 3, std=(0.25,) * 3, size=(32, 32), resize=32)

@@ -81,6 +81,16 @@ COMMANDS = {  # the module of each, what it does, an example
         "compute the metrics of results again from their raw scores; status 1 if some have none",
         "oodbench rescore results/ --dry-run",
     ),
+    "submit": (
+        "submit",
+        "check the results of a method and pack them, with raw scores and the method's file, for others to verify",
+        "oodbench submit results/ --methods centered-logit --out centered-logit.zip",
+    ),
+    "verify": (
+        "verify",
+        "recompute what others submit, running none of their code; status 1 if something does not hold",
+        "oodbench verify centered-logit.zip",
+    ),
     "check-method": (
         "check_method",
         "try the rules that every method keeps on a file of yours; status 1 if it breaks one",

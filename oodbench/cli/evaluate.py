@@ -10,7 +10,7 @@ from oodbench.cli.output import results_stay
 from oodbench.cli.progress import outcome
 from oodbench.report.result_set import ResultSet, best_line
 from oodbench.results.result import Result
-from oodbench.running.given_request import GivenRequest
+from oodbench.running.given.request import GivenRequest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="in place of network and images: a .npz or .safetensors file of features, logits and labels",
     )
-    parser.add_argument("--scorers", metavar="A,B", help="scorers of `oodbench list methods` (default: all that fit)")
+    parser.add_argument(
+        "--scorers", metavar="A,B", help="scorers of `oodbench list methods`, or all that fit (default)"
+    )
     given_options.add_how(parser)
     parser.add_argument("--results", default="results", metavar="DIR", help="where results go (default: results)")
     parser.add_argument("--force", action="store_true", help="evaluate again what is done already")
@@ -34,14 +36,14 @@ def main(given: argparse.Namespace) -> int:
 
 
 def _evaluate(asked: GivenRequest, debug: bool) -> int:
-    from oodbench.running.evaluating import carry_out
+    from oodbench.running.given.evaluating import carry_out
 
     done = carry_out(asked, progress.reporter())
     found = ResultSet(done.results)
     print()
     print(found.table(format="text", sort="auroc" if _measures_detection(done.results) else None))
     best = found.best()
-    if best is not None:
+    if best is not None and best.compared > 1:
         print(best_line(best))
     print(f"Next: oodbench table {shlex.quote(str(Path(asked.results) / done.label))} --format latex")
     failed = [result for result in done.new if result.status != "ok"]

@@ -61,6 +61,9 @@ class Logged:
     def outlook(self, seconds: float) -> None:
         self.reporter.outlook(seconds)
 
+    def scoring(self, what: str, share: float) -> None:
+        self.reporter.scoring(what, share)
+
     def result(self, result: "Result") -> None:
         place = {"suite": result.suite_label, "setting": result.setting, "method": result.method, "seed": result.seed}
         told = {"error": result.error} if result.error else {"metrics": result.metrics}

@@ -37,13 +37,15 @@ def main(given: argparse.Namespace) -> int:
     asked = given_options.request_of(given)
     from oodbench.learning.threshold import check_keep
     from oodbench.report.detector_summary import summary
-    from oodbench.running.detector_files import check_place
-    from oodbench.running.fit_given import fit
+    from oodbench.running.given.detector_files import check_place
+    from oodbench.running.given.fit import fit
 
     check_keep(given.keep)  # what cannot end well is refused before anything is computed
     check_place(given.out)
     check_writable(given.out.absolute().parent)
-    fitted = fit(asked, given.scorer, given.keep, progress.reporter())
+    reporter = progress.reporter()
+    fitted = fit(asked, given.scorer, given.keep, reporter)
     fitted.detector.save(given.out)
-    print(summary(fitted.detector, rule=None if fitted.best is None else fitted.best.rule, folder=given.out))
+    rule = None if fitted.best is None else fitted.best.rule
+    reporter.note(summary(fitted.detector, [fitted.division], rule, given.out))
     return 0

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from oodbench.running.given_request import GivenRequest, given_request
+from oodbench.running.given.request import GivenRequest, given_request
 
 SETS = "folder:PATH or a data set of `oodbench list datasets`"
 
@@ -65,6 +65,9 @@ def add_images(parser: argparse.ArgumentParser) -> None:
         help="images of no known class; may be repeated; probes: noise and the like, which every machine has",
     )
     images.add_argument("--offline", action="store_true", help="do not fetch missing data")
+    images.add_argument(
+        "--available", action="store_true", help="leave out settings of the suite whose data is missing"
+    )
 
 
 def add_how(parser: argparse.ArgumentParser) -> None:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodbench.cli.parser import add_plugins, one_of
-from oodbench.errors import UserError
+from oodbench.errors import UserError, visible
 from oodbench.files import check_writable, write_atomically
 
 if TYPE_CHECKING:
-    from oodbench.running.predicting import Prediction
+    from oodbench.running.given.predicting import Prediction
 
 COLUMNS = ("image", "label", "score", "verdict", "id_quantile", "error")
 WIDEST_LABEL = 24  # letters of a class's name in a table
@@ -47,8 +47,8 @@ def main(given: argparse.Namespace) -> int:
             raise UserError(f"--sheet '{given.sheet}' is not the name of a PNG file; end it in .png")
         check_writable(given.sheet.parent)
     from oodbench.report import score_sheet  # not before the arguments are known to be right: it waits for torch
-    from oodbench.running.detector import Detector
-    from oodbench.running.predicting import BATCH, Extremes, image_paths, predict
+    from oodbench.running.given.detector import Detector
+    from oodbench.running.given.predicting import BATCH, Extremes, image_paths, predict
 
     detector = Detector.load(given.detector, given.model, given.device, given.plugin)
     listed: Iterable[bytes] = getattr(sys.stdin, "buffer", ())
@@ -142,4 +142,4 @@ def _text(value: Any) -> Any:
 
 def _shown(text: str) -> str:
     """In one line of a terminal: whatever else a file name holds is escaped."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in _text(text))
+    return visible(_text(text))

@@ -91,6 +91,13 @@ class Lines:
 
     def outlook(self, seconds: float) -> None: ...
 
+    def scoring(self, what: str, share: float) -> None:
+        """Of a trained network: what is being done, and the share of it that is."""
+        now = time.perf_counter()
+        if now - self._said.setdefault("", now) > EVERY:
+            self._said[""] = now
+            self._line(f"  {what}: {100 * share:.0f} %")
+
     def result(self, result: "Result") -> None:
         self.done += 1
         self._line(f"  {outcome(result)}")
@@ -126,6 +133,9 @@ class Terminal(Lines):
 
     def progress(self, progress: "Progress | Advanced", worker: str = "") -> None:
         self._doing[worker] = f"{self._labels.get(worker, '')}: {_progress(progress)}"
+
+    def scoring(self, what: str, share: float) -> None:
+        self._doing[""] = f"{what}: {100 * share:.0f} %"
 
     def outlook(self, seconds: float) -> None:
         self._left = seconds

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oodbench.cli import progress, submit
+from oodbench.cli import progress, slurm_jobs
 from oodbench.cli.event_log import Logged
 from oodbench.cli.output import check_open, results_stay
 from oodbench.cli.progress import duration, outcome, training_name
@@ -194,10 +194,10 @@ def _run(asked: Request, given: argparse.Namespace) -> int:
 
 def _carried_out(asked: Request, reporter: Reporter, debug: bool) -> int:
     if asked.engine == SLURM:
-        submit.check(asked)
+        slurm_jobs.check(asked)
     planned = prepare(asked, reporter)
     if asked.engine == SLURM and planned.todo:
-        return submit.submit(planned, dry_run=False)
+        return slurm_jobs.submit(planned, dry_run=False)
     if planned.todo:
         trainings = "" if planned.only is not None else f" in {_count(planned.all_trainings, 'training')}"
         reporter.note(f"{_counts(planned)}{trainings}; results go to {asked.folder}")
@@ -263,7 +263,7 @@ def _describe(asked: Request) -> int:
     for line in remarks(planned):
         print(line)
     if asked.engine == SLURM and planned.todo:
-        return submit.submit(planned, dry_run=True)
+        return slurm_jobs.submit(planned, dry_run=True)
     device = check_device(planned)
     seconds = 0.0
     if planned.todo:

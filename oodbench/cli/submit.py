@@ -1,26 +1,43 @@
-"""`oodbench run --on slurm:…`: the scripts, what was submitted, and how to go on from there."""
+"""`oodbench submit`: results in an archive that others can verify."""
 
-import shlex
+import argparse
+from pathlib import Path
 
-from oodbench.running.engines import slurm
-from oodbench.running.engines.slurm import check as check
-from oodbench.running.plan import Plan
+from oodbench.cli.parser import add_plugins
+from oodbench.cli.reading import names_in
+from oodbench.results.folder import read_folder
 
 
-def submit(planned: Plan, dry_run: bool) -> int:
-    """Print the scripts and submit them; `dry_run` prints them alone."""
-    submission = slurm.prepared(planned)
-    numbers = {} if dry_run else slurm.submit(planned, submission)
-    for job in submission.jobs:
-        print(f"{job.path}:\n{job.text}")
-    if dry_run:
-        return 0
-    folder, ids = shlex.quote(str(planned.folder)), [*numbers.values()]
-    for job in submission.jobs:
-        after = f", after {ids[0]}" if len(ids) > 1 and job is submission.jobs[-1] else ""
-        print(f"submitted {job.stage} as job {numbers[job.stage]}, an array of {job.tasks}{after}")
-    print(f"follow:  oodbench status {folder}   and   squeue --jobs={','.join(ids)}")
-    print("repeat:  the same command, once the jobs have ended; what is done is not done again")
-    print(f"cancel:  scancel {' '.join(ids)}")
-    print(f"results: oodbench table {folder}")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="DIR", help="a results folder")
+    parser.add_argument(
+        "--methods", required=True, metavar="A,B", help="whose results, as tables label them: mine,mine,k=5"
+    )
+    parser.add_argument("--out", required=True, type=Path, metavar="FILE.zip", help="the archive to write")
+    parser.add_argument("--name", help="of the submission, as its folder will be called (default: that of FILE.zip)")
+    parser.add_argument("--note", default="", metavar="TEXT", help="a line about it: who, a paper, an address")
+    for word, kind in (("suite", str), ("setting", str), ("seed", int)):
+        about = f"only this {word}; may be repeated"
+        metavar = "N" if kind is int else "NAME"
+        parser.add_argument(f"--{word}", action="append", default=[], type=kind, metavar=metavar, help=about)
+    add_plugins(parser)
+
+
+def main(given: argparse.Namespace) -> int:
+    from oodbench.running.submitting import submit
+
+    folder = Path(given.folder)
+    methods = names_in("method in these results", given.methods, {each.method for each in read_folder(folder)[0]})
+    found = submit(
+        folder, methods, given.out, given.name, given.note, given.plugin, given.suite, given.setting, given.seed
+    )
+    for claim in found.submission.claims:
+        label = claim.suite if claim.preset is None else f"{claim.suite}-{claim.preset}"
+        print(f"{label}: {', '.join(claim.methods)}")
+        print(f"  settings {', '.join(claim.settings)}; seeds {', '.join(map(str, claim.seeds))}")
+    size = given.out.stat().st_size
+    print(f"{len(found.cells)} cells in '{given.out}', {size / 1e6:.1f} MB; all of them hold")
+    for reason in found.unchecked:
+        print(f"not checked here: {reason}")
+    print(f"Next: oodbench verify {given.out}")
     return 0

@@ -39,11 +39,12 @@ def divided(id_set: GivenSet, train_set: GivenSet | None = None, seed: int = 0) 
         rows = np.flatnonzero(~id_set.in_test)
     else:
         source, share = id_set, f"{TRAINING * 100:.0f} %"
-        how = f"no training images given: {share} of '{id_set.name}' by lot are taken for them"
+        how = f"no training images given, so {share} of '{id_set.name}', drawn at random, take their place"
+        _check_pairs(id_set)
         rows, test_rows = _by_lot(id_set, test_rows, TRAINING, seed, "training")
     _check_classes(source, rows)
     if len(test_rows) == 0:
-        raise UserError(f"'{id_set.name}' leaves no image to test with; give it two images of a class, or more")
+        raise UserError(f"'{id_set.name}' leaves no image to test with; give test images")
     held_out_share = min(VALIDATION, MOST_VALIDATION / len(rows))
     validation, train = _by_lot(source, rows, held_out_share, seed, "validation")
     counts = f"{len(train):,} to fit on, {len(validation):,} held out for validation, {len(test_rows):,} to test"
@@ -58,6 +59,19 @@ def _check_labels(given: GivenSet) -> None:
         raise UserError(f"'{given.name}' has no images; give at least two of each class")
     if given.labels is None:
         raise UserError(f"'{given.name}' has no labels; give a folder per class, or (images, labels)")
+
+
+def _check_pairs(given: GivenSet) -> None:
+    """A lot leaves an image of every class on either side, of which there must be two then."""
+    assert given.labels is not None
+    labels, counts = np.unique(given.labels, return_counts=True)
+    if counts.min() < 2:
+        label = labels[counts.argmin()]
+        name = f"'{given.classes[label]}'" if given.classes else f"{label}"
+        raise UserError(
+            f"the class {name} of '{given.name}' has one image, which cannot be both for fitting and for testing; "
+            "give at least two of each class, or training images of their own"
+        )
 
 
 def _check_classes(given: GivenSet, rows: np.ndarray) -> None:
@@ -111,16 +125,13 @@ def as_classes(given: GivenSet, names: tuple[str, ...], lack: str = "which is no
 
 
 def _by_lot(given: GivenSet, rows: np.ndarray, share: float, seed: int, purpose: str) -> tuple[np.ndarray, np.ndarray]:
-    """A share of the rows of each class and the others, in their order; both sides have every class that has two.
-
-    A class of one image is in the larger of the two.
-    """
+    """A share of the rows of each class and the others, in their order; both sides have every class that has two."""
     assert given.labels is not None
     lot = np.random.default_rng(derive(seed, "given", purpose))
     chosen = np.zeros(len(rows), dtype=bool)
     labels = given.labels[rows]
     for label in np.unique(labels):
         own = np.flatnonzero(labels == label)
-        count = min(max(round(share * len(own)), 1), len(own) - 1) if len(own) > 1 else int(share > 0.5)
+        count = min(max(round(share * len(own)), 1), len(own) - 1) if len(own) > 1 else 0
         chosen[lot.permutation(own)[:count]] = True
     return rows[chosen], rows[~chosen]

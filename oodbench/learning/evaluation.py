@@ -4,7 +4,6 @@ Scorers that oodbench ships are scored together, some rows under all of them and
 the same rows is computed once and then makes room.
 """
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,20 +20,22 @@ from torch import Tensor
 
 from oodbench.data.image_part import ImagePart
 from oodbench.data.parts import Parts
-from oodbench.errors import UserError, place_of
 from oodbench.learning.bank import compare, halved
 from oodbench.learning.lending import Lender
 from oodbench.learning.loop import Failed
 from oodbench.learning.method import BankScorer, Scorer
 from oodbench.learning.networks import Classifier
-from oodbench.learning.outputs import MapsReader, Outputs, forward, forward_reading
-from oodbench.learning.rows import Streamed, as_rows
+from oodbench.learning.outputs import MapsReader, Outputs, forward_reading
+from oodbench.learning.rows import as_rows
+from oodbench.learning.scoring import ROWS, fit, joined, one_per_row, refuse_negative
 
-ROWS = 2048  # scored at a time: what a scorer needs for a row is not needed for all rows at once
-NEGATIVE = 0.01  # the share of a network's features that may be so where a scorer needs non-negative ones
-FEW = 16  # rows of a rehearsal, or as many as there are classes
-ENLARGED = 2**29  # bytes that the images of an enlarged rehearsal may take
 TEST_SPLITS = ("id", "covariate", "semantic")
+
+
+Watch = Callable[[str, float], None]  # what is being done, in words, and the share of it that is
+
+
+def _unwatched(what: str, share: float) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Evaluation:
     """Scores the test splits; outputs, fitted scorers and scores are remembered by content for the next cell.
 
     `expected` are scorers that will be asked for too: those that oodbench ships are scored with the first. Images whose
-    outputs are `known` pass only for scorers that read feature maps. With `half_bank`, training rows are in memory in
+    outputs are `known` pass only for scorers that read feature maps. `watch` hears what is being done and which share
+    of it is. With `half_bank`, training rows are in memory in
     half precision alone once the scorers are fitted; what is fitted later passes the training images again.
     """
 
@@ -72,8 +74,10 @@ class Evaluation:
         expected: Iterable[KeyedScorer] = (),
         known: Mapping[str, Outputs] = MappingProxyType({}),  # by the keys of the images
         half_bank: bool = False,
+        watch: Watch | None = None,
     ) -> None:
         self.model, self.labelled = model, labelled
+        self._watch = watch or _unwatched
         self._expected = [each for each in expected if each.shipped]
         self._alone: set[str] = set()  # keys of expected scorers that failed: when they are asked for, they say why
         self._outputs: dict[str, tuple[Outputs, float]] = {key: (out, 0.0) for key, out in known.items()}
@@ -150,7 +154,7 @@ class Evaluation:
         key = key_of(images)
         if key not in self._outputs:
             started = time.perf_counter()
-            out = forward(self.model, as_rows(images.images), _labels(images) if labels else None)
+            out = self._forward(images, _labels(images) if labels else None, {}, "")[0]
             self._outputs[key] = out, time.perf_counter() - started
         return self._outputs[key]
 
@@ -187,15 +191,20 @@ class Evaluation:
         self, images: ImagePart, y: Tensor | None, readers: Mapping[str, MapsReader], asked: str
     ) -> tuple[Outputs, dict[str, Tensor]]:
         """One pass for all that read maps; where it fails, one for the scorer that was asked for alone."""
-        rows = as_rows(images.images)
+        rows, count = as_rows(images.images), len(images)
+
+        def passed(so_far: int) -> None:
+            self._watch(f"{count:,} images through the network", so_far / count)
+
         try:
-            return forward_reading(self.model, rows, readers, y)
+            return forward_reading(self.model, rows, readers, y, passed=passed)
         except Exception:
             others = readers.keys() - {asked}
             if not others:
                 raise
             self._alone |= others
-            return forward_reading(self.model, rows, {key: readers[key] for key in readers.keys() - others}, y)
+            own = {key: readers[key] for key in readers.keys() - others}
+            return forward_reading(self.model, rows, own, y, passed=passed)
 
     def _with(self, keyed: KeyedScorer) -> list[KeyedScorer]:
         """The scorer, and those that are done along with it."""
@@ -239,11 +248,13 @@ class Evaluation:
 
     def _score_together(self, turns: "list[_Turn]", out: Outputs, images: ImagePart) -> None:
         """The last turn is of the scorer that was asked for; others that fail are left out until they are asked for."""
-        asked = turns[-1]
+        asked, what = turns[-1], f"{len(turns)} scorer{'s' * (len(turns) > 1)} on {len(images):,} images"
         for start in range(0, len(images), ROWS):
             rows = slice(start, start + ROWS)
             shared = out.rows(rows)
-            for some in _side_by_side(turns):
+            together = _side_by_side(turns)
+            for i, some in enumerate(together):
+                self._watch(what, (start + len(shared.logits) * i / len(together)) / len(images))
                 started = time.perf_counter()
                 try:
                     self._take_turns(some, shared, rows)
@@ -257,7 +268,7 @@ class Evaluation:
                 for each in some:
                     each.seconds += (time.perf_counter() - started) / len(some)
         for each in turns:
-            self._scores[each.key, key_of(images)] = _joined(each.values), each.seconds
+            self._scores[each.key, key_of(images)] = joined(each.values), each.seconds
 
     def _take_turns(self, turns: "list[_Turn]", shared: Outputs, rows: slice) -> None:
         """One scorer, or several that compare with the same bank."""
@@ -308,112 +319,6 @@ def _labels(images: ImagePart) -> Tensor:
     return torch.from_numpy(images.labels)
 
 
-def scores_of(scorer: Scorer, out: Outputs) -> Tensor:
-    """One number per row of a fitted scorer, in parts of ROWS."""
-    with torch.no_grad():
-        return _joined([one_per_row(scorer, some) for some in out.split(ROWS)])
-
-
-def _joined(parts: list[Tensor]) -> Tensor:
-    values = torch.cat(parts)
-    return values if values.is_floating_point() else values.double()
-
-
-def fit(scorer: Scorer, train: Outputs, validation: Outputs | None) -> None:
-    """What needs no validation images is fitted without: its `fit` may have one argument."""
-    if validation is None:
-        scorer.fit(train)
-    else:
-        scorer.fit(train, validation)
-
-
-def rehearse(make: Callable[[], Scorer], model: Classifier, parts: Parts) -> None:
-    """Fit on a few images and score two, for what can only be found by trying.
-
-    A few are too few for some, for many neighbours say; what fails is tried again on as many rows as the training has.
-    """
-    train = _few(make(), model, parts.labelled)
-    validation = _few(make(), model, parts.id_validation) if "validation" in make().needs else None
-    try:
-        _rehearse(make(), train, validation)
-    except Exception:
-        _rehearse(make(), _enlarged(train, len(parts.labelled)), validation)
-
-
-def _rehearse(scorer: Scorer, train: Outputs, validation: Outputs | None) -> None:
-    def lent(out: Outputs) -> Outputs:
-        return out.lent(lambda: train.model, copied=True)
-
-    with torch.no_grad():
-        fit(scorer, lent(train), validation and lent(validation))
-        one_per_row(scorer, lent(replace(next(train.split(2)), y=None)))
-
-
-def _few(scorer: Scorer, model: Classifier, part: ImagePart) -> Outputs:
-    """Of some rows, among them one of each class."""
-    rows = np.union1d(np.arange(min(FEW, len(part))), np.unique(part.labels, return_index=True)[1])
-    some = part.take(rows)
-    return forward_for(scorer, model, as_rows(some.images), torch.from_numpy(some.labels))
-
-
-def forward_for(
-    scorer: Scorer, model: Classifier, images: Tensor | Streamed, y: Tensor | None = None, size: int | None = None
-) -> Outputs:
-    """The outputs of images for one scorer, with what it reads in their feature maps if it needs these."""
-    if "feature-maps" not in scorer.needs:
-        return forward(model, images, y, size)
-    if type(scorer).read_maps is Scorer.read_maps:
-        name = type(scorer).__name__
-        raise UserError(
-            f"class {name} needs feature-maps and does not read them; give it a method read_maps(self, maps, model)"
-        )
-    out, read = forward_reading(model, images, {"own": scorer.read_maps}, y, size)
-    return replace(out, maps=read["own"])
-
-
-@torch.inference_mode()
-def _enlarged(out: Outputs, rows: int) -> Outputs:
-    """The same rows again and again, with features and what was read in maps that differ by noise."""
-    rows = min(rows, ENLARGED // math.prod(out.images.shape[1:]))
-    picked = torch.arange(max(rows, len(out.features))) % len(out.features)
-    images, picked = out.images.index_select(0, picked), picked.to(out.features.device)
-    features = _varied(out.features, picked)
-    y, maps = None if out.y is None else out.y[picked], None if out.maps is None else _varied(out.maps, picked)
-    return Outputs(out.model, images, features, out.model.head(features), y, maps)
-
-
-def _varied(values: Tensor, picked: Tensor) -> Tensor:
-    if not values.is_floating_point():
-        return values[picked.to(values.device)]
-    noise = torch.rand(len(picked), values.shape[1]).to(values) * values.std()
-    return values[picked.to(values.device)] + noise
-
-
 def _check_features(keyed: KeyedScorer, out: Outputs) -> None:
     if "nonnegative-features" in keyed.scorer.needs:
-        _refuse_negative(keyed.name, out.features[:ROWS])
-
-
-def _refuse_negative(name: str, features: Tensor) -> None:
-    share = (features < 0).float().mean().item()
-    if share > NEGATIVE:
-        raise Failed(
-            f"'{name}' needs features that are not negative, and {share:.0%} of this network's are; choose a "
-            "network that ends in ReLU, or another scorer"
-        )
-
-
-def one_per_row(scorer: Scorer, out: Outputs) -> Tensor:
-    """The scores, if they are that."""
-    values: object = scorer.score(out)
-    rows = len(out.logits)
-    what = f"a {type(values).__name__}"
-    if isinstance(values, Tensor):
-        values = values.detach().as_subclass(Tensor)
-        if values.shape == (rows,) and not values.is_complex():
-            return values
-        what = (
-            f"complex numbers of shape {tuple(values.shape)}" if values.is_complex() else f"shape {tuple(values.shape)}"
-        )
-    where = place_of(scorer.score)
-    raise UserError(f"{where}: score gave {what} for {rows} rows; return a tensor of one number per row")
+        refuse_negative(keyed.name, out.features[:ROWS])

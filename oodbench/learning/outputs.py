@@ -154,8 +154,12 @@ def forward_reading(
     readers: Mapping[str, MapsReader],
     y: Tensor | None = None,
     size: int | None = None,
+    passed: Callable[[int], None] | None = None,
 ) -> tuple[Outputs, dict[str, Tensor]]:
-    """The same, and what each reader keeps of the feature maps, by its name."""
+    """The same, and what each reader keeps of the feature maps, by its name.
+
+    `passed` hears after every batch how many images have passed so far.
+    """
     model.eval()
     features, logits = Collected(), Collected()
     read = {name: Collected() for name in readers}
@@ -173,6 +177,8 @@ def forward_reading(
             found = model.features(x)
         features.add(found)
         logits.add(model.head(found))
+        if passed is not None:
+            passed(len(logits))
     y = None if y is None else y.to(model.device)
     outputs = Outputs(model, images, features.joined(), logits.joined(), y)
     return outputs, {name: some.joined() for name, some in read.items()}

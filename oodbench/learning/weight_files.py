@@ -19,6 +19,7 @@ SHOWN = 5  # names of each kind of misfit
 BUDGET = 16  # times the size of a file that its tensors may take: some share their values, and others only claim to
 FOLDER = 0x10  # a bit by which a member of an archive is none: torch then takes whatever lies in memory for its values
 COUNTER = "num_batches_tracked"  # of batch normalization, which older files lack and nothing here depends on
+WEIGHTS_ONLY = "Weights only load failed"  # how torch begins when a file is no plain tensors
 
 
 def read_tensors(path: Path, option: str = "--weights") -> dict[str, Tensor]:
@@ -76,6 +77,8 @@ def _check_archive(file: IO[bytes]) -> None:
 def _reason(error: Exception) -> str:
     if isinstance(error, KeyError | IndexError | EOFError):  # of torch, in the middle of bytes that mean nothing
         return "it cannot be decoded"
+    if WEIGHTS_ONLY in str(error):
+        return "it holds more than tensors, or is of another format"
     return (error.strerror if isinstance(error, OSError) and error.strerror else said(error))[:80]
 
 
@@ -83,7 +86,7 @@ def _remedy(error: Exception) -> str:
     """A pickled network would be code to run, so torch refuses to read it."""
     if isinstance(error, safetensors.SafetensorError | zipfile.BadZipFile):
         return "it is damaged or no such file: copy it again"
-    if "Weights only load failed" in str(error):
+    if WEIGHTS_ONLY in str(error):
         return "save the tensors alone: torch.save(model.state_dict(), FILE)"
     return "save one with torch.save"
 

@@ -67,8 +67,8 @@ def as_evaluation(arrays: Arrays, device: torch.device) -> Evaluable:
         for name, rows in (("train", kept), ("validation", held_out)):
             images[name], outputs[name] = whole.take(rows), _some(out, rows)
         remarks.append(
-            f"{len(held_out):,} of the {len(whole):,} training rows, by lot, are held out as validation rows, of "
-            "which the file has none"
+            f"the file holds no validation rows, so {len(held_out):,} of its {len(whole):,} training rows, drawn at "
+            "random, take their place"
         )
     images.setdefault("validation", nothing)
     return Evaluable(model, images, {key_of(images[name]): out for name, out in outputs.items()}, remarks)
@@ -80,15 +80,15 @@ def lacking(arrays: Arrays, scorer: Scorer) -> str | None:
     What it does not say is a `Lacking` when it asks for it.
     """
     if not scorer.needs.isdisjoint({"images", "feature-maps"}):
-        return "it goes back to the images, of which the file has none"
+        return "needs the images, which the file does not hold"
     if not arrays.has_features and scorer.reads not in ("logits", None):
-        return f"it reads {scorer.reads}, and the file has logits alone"
+        return f"reads {scorer.reads}, and the file holds only logits"
     if arrays.weight is None and scorer.reads == "features and head":
-        return "it reads the head, whose weight the file does not have"
+        return "reads the head, whose weight the file does not hold"
     if "train" not in arrays.parts and type(scorer).fit is not Scorer.fit and "validation" not in scorer.needs:
-        return "it is fitted on training rows, of which the file has none"
+        return "needs training rows, and the file holds none"
     if "validation" in scorer.needs and arrays.parts.keys().isdisjoint({"train", "validation"}):
-        return "it is fitted on validation rows, of which the file has none"
+        return "needs validation rows, and the file holds none"
     return None
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from tabulate import tabulate
 
 from oodbench.learning.fitted_state import decoded
-from oodbench.running.detector import Detector
+from oodbench.running.given.detector import Detector
 
 KINDS = {"id": "held-out ID", "covariate": "covariate", "semantic": "semantic"}
 
 
-def summary(detector: Detector, notes: Sequence[str] = (), rule: str | None = None, folder: Path | None = None) -> str:
-    """`rule` says how the scorer was chosen, where it was; `folder` is where the detector lies."""
+def summary(detector: Detector, said: Sequence[str] = (), rule: str | None = None, folder: Path | None = None) -> str:
+    """Without notes that were `said` already; `rule` says how the scorer was chosen, `folder` where the detector is."""
     card = detector.card
     values = ", ".join(f"{name} {decoded(value, {})}" for name, value in card.scorer.values.items())
     lines = [
@@ -24,8 +24,8 @@ def summary(detector: Detector, notes: Sequence[str] = (), rule: str | None = No
         "",
         _shares(detector),
     ]
-    every = list(dict.fromkeys([*notes, *detector.notes]))
-    lines += ["", *(f"note: {note}" for note in every)] if every else []
+    notes = [note for note in dict.fromkeys(detector.notes) if note not in said]
+    lines += ["", *(f"note: {note}" for note in notes)] if notes else []
     if folder is not None:
         lines += ["", f"saved in '{folder}'; use it with:", f"  {_next(detector, folder)}"]
     return "\n".join(lines)

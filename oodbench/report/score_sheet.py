@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from oodbench.report.contact_sheet import BACKGROUND, GAP, picture_of
-from oodbench.running.predicting import Prediction
+from oodbench.running.given.predicting import Prediction
 
 COUNT = 16  # images of either kind
 ACROSS = 8  # in a row

@@ -18,15 +18,16 @@ from oodbench.results.result import OUTPUTS, WEIGHTS, Result, Unreadable, read
 from oodbench.user_files import TEXT_LIMIT, read_regular
 
 COLLECTION = "COLLECTION"  # the name of the file
+SUBMISSION = "submission.json"  # describes results that others have sent, and is none itself
 SUFFIXES = (".json", ".npz", ".jsonl")  # of the files of a cell
 LARGE = (WEIGHTS, OUTPUTS)  # folders that hold no results, and that many a user moves to another disk and links
 NAMED = 3  # so many of what was skipped a warning names; it counts the others
-REFERENCE = "reference"
+REFERENCE, COMMUNITY = "reference", "community"
 # The words it may hold, and what to do where there are no such results.
 COLLECTIONS = {
     REFERENCE: "they are in oodbench's repository and not in the installed package; clone it, or leave out",
     "demo": "make them with `make demo`, or leave out",
-    "community": "copy them there, or leave out",
+    COMMUNITY: "take them in with `oodbench verify mine.zip --into results/community`, or leave out",
 }
 
 
@@ -92,6 +93,11 @@ def read_or_warn(folder: Path) -> list[Result]:
     return results
 
 
+def reference_results() -> list[Result]:
+    """Those of the repository that oodbench runs from; none where it is an installed package."""
+    return [result for root in _children(PACKAGE.parent / "results", REFERENCE) for result in read_folder(root)[0]]
+
+
 def remove(result: Result, folder: Path) -> None:
     """Delete a cell's result, scores and log, and the folders that this leaves empty. The result goes first: one that
     exists is complete."""
@@ -151,6 +157,8 @@ def _take(entries: "list[os.DirEntry[str]]", top: Path, listing: _Listing) -> li
             folders.append(path)
         elif is_folder and entry.name not in LARGE and not path.resolve().is_relative_to(top.resolve()):
             listing.problems[path] = "a link to a folder, which is not followed; name that folder, or move it here"
+        elif is_file and entry.name == SUBMISSION:
+            continue
         elif is_file and entry.name.endswith(".json"):
             listing.files.append(path)
         elif not is_folder and entry.name.endswith(".json"):
@@ -158,7 +166,7 @@ def _take(entries: "list[os.DirEntry[str]]", top: Path, listing: _Listing) -> li
     return folders[::-1]
 
 
-def _word(folder: Path) -> str | None:
+def collection_of(folder: Path) -> str | None:
     """What a collection says it is; None for any other folder."""
     with suppress(OSError):
         return _read_word(folder)
@@ -183,7 +191,7 @@ def _checked_word(folder: Path) -> str:
 def _to_add(folder: Path, name: str) -> list[Path]:
     """The collections of a name; none for a folder in one, which is read already."""
     here = folder.resolve()
-    if any(_word(each) == name for each in (here, *here.parents)):
+    if any(collection_of(each) == name for each in (here, *here.parents)):
         return []
     roots = [root for root, word in _listed(folder).collections.items() if word == name]
     for parent in (here.parent, PACKAGE.parent / "results"):
@@ -195,5 +203,5 @@ def _to_add(folder: Path, name: str) -> list[Path]:
 
 def _children(parent: Path, name: str) -> list[Path]:
     with suppress(OSError):
-        return [child for child in sorted(parent.iterdir()) if _word(child) == name]
+        return [child for child in sorted(parent.iterdir()) if collection_of(child) == name]
     return []

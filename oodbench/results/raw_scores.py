@@ -21,6 +21,7 @@ DTYPES = {
 }
 LABELLED = ("scores", "predictions", "labels")
 NEEDED = {"id": LABELLED, "covariate": LABELLED, "semantic": LABELLED[:2]}  # of the last two where there is any
+LARGEST = 2**28  # bytes of all arrays together: twenty million images
 ROUNDING = 1e-6  # by which a softmax may exceed 1
 
 
@@ -41,7 +42,7 @@ def read_scores(path: Path) -> dict[str, Scored]:
     try:
         names = tuple(sorted(arrays.npz_names(file)))
         splits = _splits(names)
-        contents = dict(zip(names, arrays.read_npz(file, names), strict=True))
+        contents = dict(zip(names, arrays.read_npz(file, names, LARGEST), strict=True))
     except UserError as error:
         reason = str(error).rpartition("; ")[0].removeprefix(f"'{file}' is damaged ").replace(f"{file}/", "")
         raise Unreadable(f"damaged: {reason}") from None

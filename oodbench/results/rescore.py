@@ -32,12 +32,12 @@ def is_current(result: Result) -> bool:
 
 def rescored(result: Result) -> Result:
     """Of a result that was read from a file."""
-    scores = checked_scores(result)
+    scores = scores_of(result)
     return replace(result, metrics=evaluate(**scores), metrics_version=identity.version_of("metrics"))
 
 
-def checked_scores(result: Result) -> dict[str, Scored]:
-    """The raw scores beside a result that was read from a file; `NotRescored` where there are none that are its own."""
+def scores_of(result: Result) -> dict[str, Scored]:
+    """The raw scores beside a result, of as many images as it says; `NotRescored` where there are none."""
     assert result.path is not None
     if result.status != "ok":
         raise NotRescored("it failed, and has no scores")

@@ -57,6 +57,18 @@ def of_cell(cell: "Cell", with_seed: bool = True) -> dict[str, Any]:
     }
 
 
+def code(contents: Contents) -> dict[str, str]:
+    """The code that a result of a suite came through, beside that of its method: what it names."""
+    code = {name: identity.of_harness(name) for name in (*TRAINING, *SCORING)}
+    network = network_code(contents.network)
+    code |= {"network": network.pop("code"), **network}
+    if contents.corruptions is not None:
+        code["corruptions"] = identity.of_family(contents.corruptions)
+    if contents.id.embed is not None:
+        code["embedding"] = identity.of_harness("embedding")
+    return code
+
+
 def stated(record: Any) -> dict[str, Any]:
     """The fields that differ from their defaults: one that oodbench learns later leaves old keys alone.
 

@@ -17,11 +17,12 @@ from oodbench.config.suite import Suite
 from oodbench.data.parts import build_parts
 from oodbench.errors import UserError
 from oodbench.learning import isolation, precision
-from oodbench.learning.evaluation import Evaluation, forward_for, scores_of
+from oodbench.learning.evaluation import Evaluation
 from oodbench.learning.loop import Failed
 from oodbench.learning.method import Scorer
 from oodbench.learning.networks import Classifier
 from oodbench.learning.rows import as_rows
+from oodbench.learning.scoring import forward_for, scores_of
 from oodbench.results import result as results
 from oodbench.results.result import Result
 from oodbench.running import trained

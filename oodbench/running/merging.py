@@ -17,7 +17,7 @@ from oodbench.errors import UserError
 from oodbench.files import sweep, write_atomically
 from oodbench.results.folder import SUFFIXES, read_folder
 from oodbench.results.metrics import Scored
-from oodbench.results.rescore import NotRescored, checked_scores, rescored
+from oodbench.results.rescore import NotRescored, rescored, scores_of
 from oodbench.results.result import RESULT_LIMIT, WEIGHTS, Result, Unreadable, file_of, place, read
 from oodbench.running.request import REQUESTS
 from oodbench.user_files import open_regular, read_regular
@@ -87,7 +87,7 @@ def _merge_result(theirs: Result, into: Path, there: dict[Path, Result], merged:
         home = _home(theirs, into)
         ours = there.get(home) or _read_if_there(home, theirs.key)
         if theirs.status == "ok":
-            checked_scores(theirs)
+            scores_of(theirs)
         if ours is not None and (ours.status == "ok" or theirs.status != "ok"):
             words = _difference(ours, theirs) if theirs.status == "ok" else None
             if words is None:
@@ -128,7 +128,7 @@ def _read_if_there(path: Path, key: str) -> Result | None:
 
 def _difference(ours: Result, theirs: Result) -> str | None:
     """How two results that are done differ in content; None if they do not."""
-    before, after = checked_scores(theirs), _our_scores(ours)
+    before, after = scores_of(theirs), _our_scores(ours)
     if before.keys() != after.keys():
         return f"raw scores of {', '.join(before)} against {', '.join(after)}"
     for split in before:
@@ -147,7 +147,7 @@ def _difference(ours: Result, theirs: Result) -> str | None:
 
 def _our_scores(ours: Result) -> dict[str, Scored]:
     try:
-        return checked_scores(ours)
+        return scores_of(ours)
     except NotRescored as reason:
         raise _Left(f"it cannot be compared with '{ours.path}': {reason}") from None
 

@@ -16,10 +16,11 @@ from oodbench.data.parts import build_parts
 from oodbench.errors import UserError, shortened
 from oodbench.learning import precision
 from oodbench.learning.batches import Data
-from oodbench.learning.evaluation import TEST_SPLITS, rehearse
+from oodbench.learning.evaluation import TEST_SPLITS
 from oodbench.learning.initial_weights import read_weights
 from oodbench.learning.loop import Loop
 from oodbench.learning.networks import Classifier
+from oodbench.learning.rehearsal import rehearse
 from oodbench.running import network_size, own_networks
 from oodbench.running.cells import Training, must_train
 from oodbench.running.mistakes import in_words, isolated

@@ -115,7 +115,7 @@ def configuration(cell: Cell) -> Config:
         setting=cell.setting,
         method=_method(cell.method, [each.trainer for each in reversed(cell.training.chain[:-1])]),
         recipe=cell.training.recipe,
-        code=_code(cell),
+        code=keys.code(cell.suite.contents),
         threads=cell.suite.threads,
         init=cell.training.root.init_digest,
         search=Search(draw.number, origin.variant) if draw is not None and origin is not None else None,
@@ -148,18 +148,6 @@ def _method(method: MethodSpec, starts_from: list[Component]) -> MethodRun:
         component(method.scorer),
         [component(each) for each in starts_from],
     )
-
-
-def _code(cell: Cell) -> dict[str, str]:
-    contents = cell.suite.contents
-    code = {name: identity.of_harness(name) for name in (*keys.TRAINING, *keys.SCORING)}
-    network = keys.network_code(contents.network)
-    code |= {"network": network.pop("code"), **network}
-    if contents.corruptions is not None:
-        code["corruptions"] = identity.of_family(contents.corruptions)
-    if contents.id.embed is not None:
-        code["embedding"] = identity.of_harness("embedding")
-    return code
 
 
 def seeds(cell: Cell) -> dict[str, int]:

@@ -15,9 +15,9 @@ from oodbench.config.annotations import stated_type
 from oodbench.config.cards import Card
 from oodbench.config.registry import DEFAULT_SCORER
 from oodbench.errors import UserError
-from oodbench.learning.evaluation import fit, forward_for
 from oodbench.learning.method import Scorer, Trainer
 from oodbench.learning.outputs import Outputs
+from oodbench.learning.scoring import fit, forward_for
 from oodbench.testing.toy_problem import Toy
 
 Cases = Literal["defaults", "values", "modes", "hyperparameters"]

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oodbench.learning.evaluation import fit, one_per_row
 from oodbench.learning.method import Classifier, Scorer
 from oodbench.learning.outputs import Outputs
 from oodbench.learning.rows import to_input
+from oodbench.learning.scoring import fit, one_per_row
 from oodbench.running.mistakes import in_words
 from oodbench.testing.contract import Subject, Violation, require, require_some_effect, rule
 from oodbench.testing.simulated_device import AwayTensor, simulated

@@ -16,10 +16,10 @@ from PIL import Image
 
 from oodbench.data.preprocessing import ALREADY
 from oodbench.learning import given_models
-from oodbench.running import predicting
-from oodbench.running.detector import Detector
-from oodbench.running.fitting import network_card
-from oodbench.running.predicting import Extremes, Prediction, image_paths, predict
+from oodbench.running.given import predicting
+from oodbench.running.given.detector import Detector
+from oodbench.running.given.fitting import network_card
+from oodbench.running.given.predicting import Extremes, Prediction, image_paths, predict
 from oodbench.testing.toy_problem import toy, toy_classifier
 
 HEADER = "verdict         score  ID quantile  label  image"

@@ -295,16 +295,16 @@ def labelled(labels, name="photos", classes=(), in_test=None):
 
 
 def test_without_training_images_seventy_percent_of_every_class_are_taken():
-    given = labelled(np.repeat([0, 1, 2, 3], [100, 10, 2, 1]))
+    given = labelled(np.repeat([0, 1, 2, 3], [100, 10, 2, 2]))
     parts = divided(given)
     rows = [part.rows for part in (parts.train, parts.validation, parts.test)]
-    assert sorted(np.concatenate(rows).tolist()) == list(range(113)) and all((np.diff(each) > 0).all() for each in rows)
-    assert np.bincount(parts.test.labels, minlength=4).tolist() == [30, 3, 1, 0]
+    assert sorted(np.concatenate(rows).tolist()) == list(range(114)) and all((np.diff(each) > 0).all() for each in rows)
+    assert np.bincount(parts.test.labels, minlength=4).tolist() == [30, 3, 1, 1]
     assert np.bincount(parts.validation.labels, minlength=4).tolist() == [7, 1, 0, 0]
     assert np.bincount(parts.train.labels).tolist() == [63, 6, 1, 1]
     assert parts.said == (
-        "no training images given: 70 % of 'photos' by lot are taken for them "
-        "(71 to fit on, 8 held out for validation, 34 to test)"
+        "no training images given, so 70 % of 'photos', drawn at random, take their place "
+        "(71 to fit on, 8 held out for validation, 35 to test)"
     )
     assert parts.by_lot
     assert [part.rows.tolist() for part in (divided(given).test, divided(given, seed=1).test)].count(
@@ -341,8 +341,12 @@ def test_what_cannot_be_divided_is_refused_in_words():
         divided(replace(labelled([0, 1]), labels=None))
     with refused("'photos' has training images of one class alone ('photos'); give a folder per class"):
         divided(labelled([0, 0, 0], classes=("photos",)))
-    with refused("'photos' leaves no image to test with; give it two images of a class"):
-        divided(labelled([0, 1, 2]))
+    with refused("the class 1 of 'photos' has one image, which cannot be both for fitting and for testing; give"):
+        divided(labelled([0, 0, 1, 2, 2]))
+    with refused("the class 'dog' of 'photos' has one image, which cannot be both"):
+        divided(labelled([0, 0, 1], classes=("cat", "dog")))
+    with refused("'photos' leaves no image to test with"):
+        divided(labelled([0, 1, 0, 1], in_test=[False] * 4))
     with refused("'test' has the class 'cat', which 'train' has no images of; name its folders ant, dog"):
         divided(labelled([0, 1], "test", ("cat", "dog")), labelled([0, 1, 1], "train", ("ant", "dog")))
     with refused("'test' has the label 2, which 'train' has no images of; give training images of all classes"):

@@ -288,3 +288,19 @@ def test_a_half_bank_of_somebody_else_s_scorer_is_its_own():
     half = Evaluation(frozen(build_model(SUITE, 0)), PARTS.labelled, half_bank=True)
     own, ours = (half.fitted(each, PARTS.id_validation)[0].bank for each in (theirs, of("knn")))
     assert own.dtype == ours.dtype == torch.float16 and torch.equal(own, ours) and own is not ours
+
+
+def test_how_far_passes_and_scoring_are_is_told():
+    heard = []
+    chosen = [of("msp"), of("knn"), of("vim")]
+    evaluation = Evaluation(
+        frozen(build_model(SUITE, 0)), PARTS.labelled, chosen, watch=lambda *each: heard.append(each)
+    )
+    evaluation.score(chosen[0], PARTS)
+    shares = {}
+    for what, share in heard:
+        shares.setdefault(what, []).append(share)
+    count = len(PARTS.labelled)
+    passing = shares[f"{count:,} images through the network"]
+    assert len(passing) == -(-count // 256) and passing == sorted(passing) and passing[-1] == 1
+    assert shares[f"3 scorers on {len(PARTS.semantic):,} images"] == [0, 1 / 3, 2 / 3]

@@ -563,7 +563,7 @@ def test_sets_that_are_not_there_are_left_out_of_the_scores():
 
 def test_without_validation_rows_a_tenth_of_the_training_rows_is_held_out_and_said():
     given = as_evaluation(without(ARRAYS, "validation_features", "validation_logits", "validation_labels"), CPU)
-    told = "30 of the 300 training rows, by lot, are held out as validation rows, of which the file has none"
+    told = "the file holds no validation rows, so 30 of its 300 training rows, drawn at random, take their place"
     assert given.remarks == [told]
     kept, held_out = given.images["train"], given.images["validation"]
     assert sorted([*kept.rows, *held_out.rows]) == list(range(300)) and len(held_out) == 30
@@ -580,14 +580,14 @@ def test_without_features_scorers_of_logits_are_left():
     alone = without(ARRAYS, "_features", "weight", "bias")
     able = {name for name in SCORERS if lacking(alone, of(name).scorer) is None}
     assert able == {name for name in SCORERS if REGISTRY.cards[name].reads == "logits"}
-    assert lacking(alone, of("knn").scorer) == "it reads distances, and the file has logits alone"
+    assert lacking(alone, of("knn").scorer) == "reads distances, and the file holds only logits"
     for name in able:
         np.testing.assert_array_equal(scored(alone, name)["id"].scores, scored(ARRAYS, name)["id"].scores)
 
 
 def test_without_a_head_what_reads_it_is_left_out_or_told_when_it_asks():
     headless = without(ARRAYS, "weight", "bias")
-    assert lacking(headless, of("vim").scorer) == "it reads the head, whose weight the file does not have"
+    assert lacking(headless, of("vim").scorer) == "reads the head, whose weight the file does not hold"
     asking = set()
     for name in SCORERS:
         if lacking(headless, of(name).scorer) is None:
@@ -603,14 +603,14 @@ def test_without_training_rows_scorers_with_nothing_to_fit_are_left():
     fitless = without(ARRAYS, "train_features", "train_logits", "train_labels")
     able = {name for name in SCORERS if lacking(fitless, of(name).scorer) is None}
     assert able > {"msp", "energy", "gen", "ash", "scale", "temp-scale"} and "knn" not in able
-    assert lacking(fitless, of("knn").scorer) == "it is fitted on training rows, of which the file has none"
+    assert lacking(fitless, of("knn").scorer) == "needs training rows, and the file holds none"
     for name in able:
         np.testing.assert_array_equal(scored(fitless, name)["id"].scores, scored(ARRAYS, name)["id"].scores)
     with pytest.raises(Lacking, match="the file has no training rows; give train_features and train_labels, or leave"):
         scored(fitless, "knn")
     bare = without(fitless, "validation_features", "validation_logits", "validation_labels")
     told = lacking(bare, of("temp-scale").scorer)
-    assert told == "it is fitted on validation rows, of which the file has none"
+    assert told == "needs validation rows, and the file holds none"
 
 
 def test_without_training_rows_negative_features_are_refused_all_the_same():

@@ -12,10 +12,11 @@ from oodbench import load, read_results
 from oodbench.config.cards import catalogue, load_class
 from oodbench.config.registry import Registry
 from oodbench.errors import UserError
-from oodbench.learning.evaluation import _enlarged, forward_for
 from oodbench.learning.networks import Classifier, Pooled
 from oodbench.learning.outputs import Outputs, forward, forward_reading
 from oodbench.learning.precision import Bfloat16Classifier
+from oodbench.learning.rehearsal import _enlarged
+from oodbench.learning.scoring import forward_for
 from oodbench.results.result import read_scores
 from oodbench.testing import Violation, check_method
 

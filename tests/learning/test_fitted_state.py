@@ -11,9 +11,9 @@ from torch import Tensor
 from oodbench.config.cards import load_class
 from oodbench.config.registry import Registry
 from oodbench.errors import UserError
-from oodbench.learning.evaluation import fit, forward_for, scores_of
 from oodbench.learning.fitted_state import restore, state_of
 from oodbench.learning.method import Outputs, Scorer
+from oodbench.learning.scoring import fit, forward_for, scores_of
 from oodbench.testing.toy_problem import CLASSES, toy_images
 
 SCORERS = sorted(name for name, card in Registry().cards.items() if card.kind == "Scorer" and card.is_ours)

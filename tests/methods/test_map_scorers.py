@@ -17,9 +17,9 @@ from torch import nn
 from oodbench.config.cards import load_class
 from oodbench.config.registry import Registry
 from oodbench.errors import UserError
-from oodbench.learning.evaluation import fit, forward_for
 from oodbench.learning.method import Outputs
 from oodbench.learning.networks import Classifier, Pooled
+from oodbench.learning.scoring import fit, forward_for
 from oodbench.torchvision_import import import_with_torchvision
 
 import_with_torchvision("torchvision")  # pytorch-ood imports it

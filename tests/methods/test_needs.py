@@ -11,7 +11,8 @@ from oodbench import read_results
 from oodbench.config import suite as suites
 from oodbench.config.registry import Registry
 from oodbench.data.parts import build_parts
-from oodbench.learning.evaluation import Evaluation, _refuse_negative
+from oodbench.learning.evaluation import Evaluation
+from oodbench.learning.scoring import refuse_negative
 from oodbench.results.result import read_scores
 from oodbench.running.execution import keyed
 from oodbench.running.trained import build_model
@@ -174,4 +175,4 @@ def test_negative_features_of_a_trained_network_fail_the_cell_in_words(plugin, r
 
 
 def test_few_negative_features_do_no_harm():
-    _refuse_negative("vim", torch.tensor([-1.0] + [1.0] * 99))
+    refuse_negative("vim", torch.tensor([-1.0] + [1.0] * 99))

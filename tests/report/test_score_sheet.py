@@ -6,7 +6,7 @@ import pytest
 from oodbench.report import score_sheet
 from oodbench.report.contact_sheet import GAP
 from oodbench.report.score_sheet import ACROSS, TILE
-from oodbench.running.predicting import Prediction
+from oodbench.running.given.predicting import Prediction
 
 COLORS = [(200, 30, 60), (20, 220, 90), (40, 50, 240), (230, 220, 20)]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from own_digits import digits, made, trained, write_folder
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -222,8 +223,40 @@ def test_a_network_without_a_linear_head_is_measured_by_its_logits_alone(tmp_pat
     results = evaluate(Functional(), tmp_path, scorers=None)
     found = {each.method for each in results}
     assert {"msp", "energy", "gen", "odin"} <= found and not {"knn", "vim", "react"} & found
-    with pytest.raises(UserError, match="the scorer 'knn' cannot be used: it reads distances"):
+    with pytest.raises(UserError, match="the scorer 'knn' cannot be used: reads distances"):
         evaluate(Functional(), tmp_path, scorers="knn")
+
+
+def test_all_scorers_may_be_asked_for_by_a_word(tmp_path):
+    assert {each.method for each in evaluate(tmp_path=tmp_path, scorers="all")} >= {"msp", "knn", "odin", "gram"}
+
+
+def test_outputs_with_negative_features_leave_out_scorers_that_need_others(tmp_path):
+    rng = np.random.default_rng(0)
+    arrays = {"weight": rng.normal(size=(3, 4)).astype("f4")}
+    for part in ("train", "id"):
+        arrays[f"{part}_features"] = rng.normal(size=(60, 4)).astype("f4")
+        arrays[f"{part}_labels"] = np.arange(60) % 3
+    arrays["semantic_features"] = rng.normal(size=(20, 4)).astype("f4")
+    np.savez(tmp_path / "negative.npz", **arrays)
+    results = oodbench.evaluate(arrays=tmp_path / "negative.npz", results=tmp_path / "results")
+    assert {each.status for each in results} == {"ok"} and not {"ash", "scale", "vra"} & {r.method for r in results}
+    with pytest.raises(UserError, match=r"'ash' cannot be used: needs features that are not negative, and \d\d % of"):
+        oodbench.evaluate(arrays=tmp_path / "negative.npz", scorers="ash", results=tmp_path / "results")
+
+
+def test_settings_of_a_suite_without_data_are_left_out_where_that_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("OODBENCH_DATA", str(tmp_path / "nothing"))
+    contents = yaml.safe_load(suites.suite_files()["digits-c"].read_text())
+    contents["semantic"]["clothes"] = {"dataset": "fashion-mnist"}
+    contents["settings"] = [{"semantic": "unseen-digits"}, {"semantic": "clothes"}]
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(contents))
+    given = {"suite": tmp_path / "own.yaml", "offline": True, "scorers": "msp"}
+    with pytest.raises(UserError, match="the data set 'fashion-mnist' is missing; .*; --available leaves out settings"):
+        oodbench.evaluate(trained(), results=tmp_path / "results", **given)
+    assert not (tmp_path / "results").exists()
+    found = oodbench.evaluate(trained(), results=tmp_path / "results", available=True, **given)
+    assert [each.config.setting.semantic for each in found] == ["unseen-digits"]
 
 
 def test_the_caller_s_module_stays_as_it_was(tmp_path):
@@ -247,10 +280,10 @@ def test_half_of_the_bank_changes_little_and_says_so_in_the_key(tmp_path):
     [
         ({"id": None}, "what is ID\\? give --suite, or --id"),
         ({"suite": "digits-c"}, "a suite has ID data of its own; leave out --id"),
-        ({"scorers": "mspp"}, "unknown method 'mspp'; did you mean 'msp'"),
+        ({"scorers": "mspp"}, "unknown scorer 'mspp'; did you mean 'msp'"),
         ({"scorers": "scone"}, "'scone' is no scorer, and nothing is trained here"),
         ({"set": "recipe.epochs=3"}, "is for a training, and nothing is trained here"),
-        ({"settings": "unseen"}, "--setting and --preset choose in a suite"),
+        ({"settings": "unseen"}, "--setting, --preset and --available choose in a suite"),
         ({"id": (digits().test, digits().test_labels + 4)}, "labels? "),
         ({"id": digits().test}, "'id' has no labels"),
         ({"id": (digits().test[:0], digits().test_labels[:0])}, "no images"),

@@ -5,7 +5,7 @@ from command_line import assert_done, oodbench
 from own_digits import digits, trained, write_folder, write_network
 
 import oodbench as api
-from oodbench.running.fit_given import SEEN_IN_TRAINING
+from oodbench.running.given.fit import SEEN_IN_TRAINING
 
 
 @pytest.fixture
@@ -16,7 +16,10 @@ def pairs():
 
 def test_a_line_by_a_lot_of_the_id_images_may_be_too_tight_and_the_detector_says_so(pairs):
     notes = api.fit(trained(), id=pairs["train"], scorer="msp").card.notes
-    assert notes[0].startswith("no training images given: 70 % of 'id' by lot") and notes[1] == SEEN_IN_TRAINING
+    assert (
+        notes[0].startswith("no training images given, so 70 % of 'id', drawn at random")
+        and notes[1] == SEEN_IN_TRAINING
+    )
 
 
 def test_a_line_by_images_that_the_user_keeps_from_training_is_not_doubted(pairs):

@@ -157,8 +157,8 @@ def evaluated(mine, results, monkeypatch):
     """What `evaluate` measures, and the outputs that its scorers were given: training, ID, semantic."""
     seen = []
 
-    def forward_reading(*given):
-        found = original(*given)
+    def forward_reading(*given, **more):
+        found = original(*given, **more)
         seen.append(found[0])
         return found
 

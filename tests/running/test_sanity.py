@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from oodbench.running.sanity import doubt
+from oodbench.running.given.sanity import doubt
 
 LABELS = np.arange(100) % 10  # ten images of each of ten classes
 LOOK = "is the class order or the normalization right? see --classes, --mean, --std and --size"

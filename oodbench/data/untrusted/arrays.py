@@ -21,7 +21,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from oodbench.data.untrusted import ARRAY_LIMIT, RATIO, blamed, one_line
-from oodbench.data.untrusted.archives import unpacks_all_at_once
+from oodbench.data.untrusted.archives import stated_members, unpacks_all_at_once
 from oodbench.errors import UserError
 from oodbench.user_files import open_regular
 
@@ -89,10 +89,13 @@ def npz_names(path: Path) -> set[str]:
         return set(_npz_members(packed))
 
 
-def read_npz(path: Path, names: tuple[str, ...]) -> list[np.ndarray]:
-    """These arrays of an `.npz`."""
+def read_npz(path: Path, names: tuple[str, ...], most: int = sys.maxsize) -> list[np.ndarray]:
+    """These arrays of an `.npz`, of so many bytes in all."""
     with blamed(path), zipfile.ZipFile(path) as packed:
         members = _npz_members(packed)
+        size = sum(members[name].file_size for name in names)
+        if size > most:
+            raise UserError(f"'{path}' says that it holds {size:,} bytes of values; it is not to be trusted")
         return [_read_npz_member(packed, members[name], f"{path}/{members[name].filename}") for name in names]
 
 
@@ -100,7 +103,7 @@ def map_npz(path: Path) -> dict[str, np.ndarray]:
     """Every array of an `.npz`, also an empty one; what is not compressed stays on the disk until it is used."""
     with blamed(path), open_regular(path) as file, zipfile.ZipFile(file) as packed:
         members, packed_members = _npz_members(packed), packed.infolist()
-        if len(packed_members) != _stated_members(file):
+        if len(packed_members) != stated_members(file):
             raise UserError(f"'{path}' is damaged (its table of contents is not whole); get it again")
         if len(members) < len(packed_members):
             raise UserError(f"'{path}' holds two arrays of one name; save each once")
@@ -127,16 +130,6 @@ def _map_npz_member(packed: zipfile.ZipFile, file: IO[bytes], member: zipfile.Zi
     if 0 in npy.shape:  # of which there is nothing to map
         return np.empty(npy.shape, npy.dtype)
     return np.memmap(file, npy.dtype, "c", _start(file, member) + npy.start, npy.shape, npy.order)
-
-
-def _stated_members(file: IO[bytes]) -> int:
-    """How many members the last record of a zip file counts; zipfile goes by the lengths in its directory alone, where
-    one that is wrong makes members vanish.
-    """
-    file.seek(max(os.fstat(file.fileno()).st_size - 22 - 2**16, 0))  # the record has 22 bytes and a comment of 16 bits
-    tail = file.read()
-    (count,) = struct.unpack_from("<H", tail, tail.rfind(b"PK\x05\x06") + 10)
-    return int(count)
 
 
 def _start(file: IO[bytes], member: zipfile.ZipInfo) -> int:

@@ -13,7 +13,7 @@ from oodbench.errors import UserError
 from oodbench.learning.given_models import GivenModel
 from oodbench.results.result import SetRead
 from oodbench.running.choice import choose_settings
-from oodbench.running.given import (
+from oodbench.running.given.network import (
     NOT_TRAINED,
     SEED,
     Case,
@@ -24,7 +24,7 @@ from oodbench.running.given import (
     few_of,
     preprocessing_of,
 )
-from oodbench.running.given_request import GivenRequest
+from oodbench.running.given.request import GivenRequest
 from oodbench.running.keys import corruption_code
 from oodbench.running.provenance import recorded
 from oodbench.running.reporting import Reporter
@@ -42,7 +42,7 @@ def on_suite(asked: GivenRequest, reporter: Reporter) -> Given:
             f"'{suite.label}' gives networks features of {source.embed} and no images; choose another suite, or --id"
         )
     settings = choose_settings(request(suite=asked.suite, settings=asked.settings), suite, None)
-    _provide(suite, settings, asked, reporter)
+    settings = _provided(suite, settings, asked, reporter)
     data, count = lookup.dataset(source.dataset), lookup.num_classes(suite)
     names = data.class_names
     if names and source.classes is not None:
@@ -79,12 +79,24 @@ def _sized(parts: Parts, preprocessing: Preprocessing) -> Parts:
     return Parts(**every)
 
 
-def _provide(suite: Suite, settings: Sequence[Setting], asked: GivenRequest, reporter: Reporter) -> None:
-    """Fetch what is missing; refuse what cannot be had."""
+def _provided(suite: Suite, settings: Sequence[Setting], asked: GivenRequest, reporter: Reporter) -> list[Setting]:
+    """The settings whose data is there: fetched if missing, left out or refused if it cannot be had."""
     problems: dict[str, str] = {}
     for setting in settings:
         problems |= availability.lacking(suite, setting)
     if problems and not asked.offline:
         problems = availability.obtain(problems, reporter.download)
-    if problems:
-        raise UserError("; ".join(problems.values()))
+    if problems and not asked.available:
+        more = f"; {len(problems) - 1} more cannot be had" if len(problems) > 1 else ""
+        say = "; --available leaves out settings without data" if len(settings) > 1 else ""
+        raise UserError(f"{next(iter(problems.values()))}{more}{say}")
+    there = []
+    for setting in settings:
+        lacks = [problems[name] for name in availability.lacking(suite, setting) if name in problems]
+        if lacks:
+            reporter.note(f"left out: the setting '{suite.setting_name(setting)}': {lacks[0]}")
+        else:
+            there.append(setting)
+    if not there:
+        raise UserError(f"the data of no setting is there; see: oodbench data status {asked.suite}")
+    return there

@@ -14,7 +14,7 @@ from oodbench.learning.loop import Failed
 from oodbench.results import result as results
 from oodbench.results.result import ComponentRun, Config, DataRead, MethodRun, PartRead, Result
 from oodbench.running import keys, provenance
-from oodbench.running.given import SEED, Case, Given
+from oodbench.running.given.network import SEED, Case, Given
 from oodbench.seeds import derive
 
 CODE = ("adapter", "decoder", "outputs", "parts")  # the components of the harness that raw scores come through

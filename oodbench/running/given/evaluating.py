@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from oodbench.config.cards import command_name
 from oodbench.config.registry import Component, Registry
 from oodbench.config.suite import SECTIONS
 from oodbench.data import lookup
 from oodbench.data.image_part import ImagePart
-from oodbench.errors import UserError
+from oodbench.errors import UserError, unknown
 from oodbench.files import check_writable
 from oodbench.learning import precision
 from oodbench.learning.evaluation import Evaluation
@@ -24,16 +25,16 @@ from oodbench.results.result import Result
 from oodbench.running import provenance
 from oodbench.running.choice import choose_methods, target_of
 from oodbench.running.execution import keyed
-from oodbench.running.given import Given
-from oodbench.running.given_arrays import on_arrays
-from oodbench.running.given_cells import GivenCell, result_of
-from oodbench.running.given_request import GivenRequest
-from oodbench.running.given_sets import on_sets
-from oodbench.running.given_suite import on_suite
+from oodbench.running.given.arrays import on_arrays
+from oodbench.running.given.cells import GivenCell, result_of
+from oodbench.running.given.network import Given
+from oodbench.running.given.request import GivenRequest
+from oodbench.running.given.sanity import doubt
+from oodbench.running.given.sets import on_sets
+from oodbench.running.given.suite import on_suite
 from oodbench.running.mistakes import at_work, users_mistakes
 from oodbench.running.reporting import Reporter
 from oodbench.running.request import request
-from oodbench.running.sanity import doubt
 
 ALL = "all-scorers"
 
@@ -58,6 +59,7 @@ def prepare(asked: GivenRequest, reporter: Reporter) -> Given:
 def carry_out(asked: GivenRequest, reporter: Reporter) -> Evaluated:
     """Evaluate what is not done yet."""
     registry = Registry(asked.plugins)
+    check_names(asked.scorers, registry)
     if asked.folder.exists() and not asked.folder.is_dir():
         raise UserError(f"the results folder '{asked.folder}' is a file; choose another with --results")
     given = prepare(asked, reporter)
@@ -69,10 +71,12 @@ def carry_out(asked: GivenRequest, reporter: Reporter) -> Evaluated:
     if left:
         check_writable(asked.folder)
         sizes = ", ".join(f"{len(part):,} {name}" for name, part in _images(cells).items())
-        count = "1 cell" if len(left) == 1 else f"{len(left)} cells"
+        count = _counted(len({cell.label for cell in left}), "scorer")
+        if len(given.cases) > 1:
+            count += f" in {len(given.cases)} settings"
         reporter.note(f"{given.run.words}: {count} on {sizes} images; results go to {asked.folder}")
     else:
-        reporter.note(f"{given.run.words}: all {len(cells)} cells are done already (--force evaluates them again)")
+        reporter.note(f"{given.run.words}: every result is there already; --force evaluates again")
     new = evaluate(left, reporter)
     every = [results.read(cell.path) for cell in cells]
     problem = _doubt(every, given.model.head.out_features)
@@ -81,12 +85,16 @@ def carry_out(asked: GivenRequest, reporter: Reporter) -> Evaluated:
     return Evaluated(given.suite.label, every, new)
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def _in_lines(left_out: Mapping[str, str]) -> list[str]:
     """Scorers with one reason in one line."""
     together: dict[str, list[str]] = {}
     for name, reason in left_out.items():
         together.setdefault(reason, []).append(name)
-    return [f"{', '.join(names)}: {reason}" for reason, names in together.items()]
+    return [f"{', '.join(names)} ({reason})" for reason, names in together.items()]
 
 
 def _images(cells: Sequence[GivenCell]) -> dict[str, ImagePart]:
@@ -111,6 +119,16 @@ def _doubt(every: Sequence[Result], classes: int) -> str | None:
     return doubt(id.predictions.astype(np.int64), id.labels.astype(np.int64), classes)
 
 
+def check_names(scorers: Sequence[str], registry: Registry, *others: str) -> None:
+    """Refuse names that no scorer has before anything is read; `others` may be written in their place."""
+    known = [name for name, card in registry.cards.items() if card.kind == "Scorer"]
+    for name in map(command_name, scorers):
+        if "+" in name or (name in registry.cards and name not in known):
+            raise UserError(f"'{name}' is no scorer, and nothing is trained here; see: oodbench list methods")
+        if name not in (*known, *others, *registry.broken):
+            raise unknown("scorer", name, [*known, *others])
+
+
 def choose_scorers(asked: GivenRequest, given: Given, registry: Registry) -> tuple[list[Component], dict[str, str]]:
     """The scorers that were named, or all that fit; those that do not fit, and why."""
     for assignment in asked.set:
@@ -121,11 +139,6 @@ def choose_scorers(asked: GivenRequest, given: Given, registry: Registry) -> tup
     _, specs, names, left_out = choose_methods(named, given.suite, registry, None)
     chosen = []
     for spec in specs:
-        card = spec.scorer.card
-        if spec.name != card.name:
-            raise UserError(
-                f"'{spec.name}' is no scorer, and nothing is trained here; name one of: oodbench list methods"
-            )
         reason = given.network.misfit(spec.scorer.make())
         if reason is None:
             chosen.append(spec.scorer)
@@ -147,13 +160,16 @@ def cells_of(asked: GivenRequest, given: Given, scorers: Sequence[Component]) ->
 
 def evaluate(cells: Sequence[GivenCell], reporter: Reporter) -> list[Result]:
     """The results of these cells, written one by one. A failure is a result too, the others go on."""
-    done = []
-    for some in _on_one_bank(cells):
-        evaluation = evaluation_of(some)
-        for cell in some:
-            result = _score(cell, evaluation)
-            reporter.result(result)
-            done.append(result)
+    done: list[Result] = []
+    reporter.begin(len(cells), workers=1)
+    try:
+        for some in _on_one_bank(cells):
+            evaluation = evaluation_of(some, reporter)
+            for cell in some:
+                done.append(_score(cell, evaluation))
+                reporter.result(done[-1])
+    finally:
+        reporter.end()
     return done
 
 
@@ -165,12 +181,12 @@ def _on_one_bank(cells: Sequence[GivenCell]) -> list[list[GivenCell]]:
     return list(groups.values())
 
 
-def evaluation_of(cells: Sequence[GivenCell]) -> Evaluation:
+def evaluation_of(cells: Sequence[GivenCell], reporter: Reporter) -> Evaluation:
     """One for all cells on one bank: each part passes once, each scorer is fitted once."""
     first = cells[0]
     given, labelled = first.given, first.case.parts.labelled
     expected = {repr(cell.scorer.identity()): keyed(cell.scorer) for cell in cells}
-    return Evaluation(given.model, labelled, expected.values(), given.known, first.half_bank)
+    return Evaluation(given.model, labelled, expected.values(), given.known, first.half_bank, reporter.scoring)
 
 
 @contextmanager

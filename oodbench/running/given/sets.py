@@ -24,7 +24,7 @@ from oodbench.learning.networks import Classifier
 from oodbench.learning.outputs import Outputs
 from oodbench.learning.rows import to_input
 from oodbench.results.result import SetRead
-from oodbench.running.given import (
+from oodbench.running.given.network import (
     SEED,
     Case,
     Given,
@@ -35,11 +35,11 @@ from oodbench.running.given import (
     preprocessing_of,
     suite_of,
 )
-from oodbench.running.given_request import PROBES, UNNAMED, GivenRequest
+from oodbench.running.given.request import PROBES, UNNAMED, GivenRequest
 from oodbench.running.reporting import Reporter
 
 NOTHING_OOD = (
-    "no OOD images given, so only the ID accuracy is measured; --semantic probes brings what every machine has"
+    "there are no OOD images, so detection is not measured; --semantic probes brings some that every machine has"
 )
 PROBED = 500  # images of each probe
 

@@ -16,12 +16,12 @@ from oodbench.config.schema import Misfit, conform
 from oodbench.data.preprocessing import ALREADY, Preprocessing
 from oodbench.errors import UserError, said, shown, unknown
 from oodbench.learning import isolation, precision
-from oodbench.learning.evaluation import forward_for, scores_of
 from oodbench.learning.fitted_state import decoded, restore, state_of
 from oodbench.learning.method import Scorer
 from oodbench.learning.networks import Classifier
-from oodbench.running import detector_files, detector_networks
-from oodbench.running.detector_files import AGAIN, DetectorCard, ScorerCard, Stored
+from oodbench.learning.scoring import forward_for, scores_of
+from oodbench.running.given import detector_files, detector_networks
+from oodbench.running.given.detector_files import AGAIN, DetectorCard, ScorerCard, Stored
 from oodbench.running.preflight import choose_device
 
 SCORER, ID_SCORES = "scorer.", "id_scores"  # names of tensors in the file, or how they begin

@@ -16,7 +16,7 @@ from oodbench.data.preprocessing import ALREADY, Preprocessing
 from oodbench.data.views import in_channels
 from oodbench.errors import UserError
 from oodbench.learning.rows import ahead
-from oodbench.running.detector import Detector
+from oodbench.running.given.detector import Detector
 
 STDIN = "-"  # in place of a path: a list of paths, a line each
 BATCH = 64  # images

@@ -21,9 +21,9 @@ from oodbench.learning.fitted_state import plain_value
 from oodbench.learning.loop import Failed
 from oodbench.learning.networks import Classifier
 from oodbench.running import provenance
-from oodbench.running.detector import Detector
-from oodbench.running.detector_files import DetectorCard, FlaggedSet, NetworkCard, ScorerCard
 from oodbench.running.execution import keyed
+from oodbench.running.given.detector import Detector
+from oodbench.running.given.detector_files import DetectorCard, FlaggedSet, NetworkCard, ScorerCard
 from oodbench.running.mistakes import at_work
 
 FEW = 100  # held-out ID images; with fewer, the share that a threshold keeps is hardly known

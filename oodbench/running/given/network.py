@@ -21,22 +21,22 @@ from oodbench.data.parts import Parts
 from oodbench.data.preprocessing import Preprocessing, stated
 from oodbench.errors import UserError, shortened
 from oodbench.learning.adapter import Adapted, adapt, behaviour_digest
-from oodbench.learning.evaluation import NEGATIVE
 from oodbench.learning.given_models import GivenModel, from_module, load_model, output_names
 from oodbench.learning.loaders import LoaderRows
 from oodbench.learning.method import Scorer
 from oodbench.learning.networks import Classifier
 from oodbench.learning.outputs import Outputs
 from oodbench.learning.rows import as_rows, to_input
+from oodbench.learning.scoring import NEGATIVE
 from oodbench.results.result import GivenRun, SetRead
-from oodbench.running.given_request import GivenRequest
+from oodbench.running.given.request import GivenRequest
 from oodbench.running.preflight import choose_device
 from oodbench.running.reporting import Reporter
 
 SEED = 0  # of what lots decide: nothing is trained, so one is enough
 BATCH = 16  # images that a network is tried on
 NOT_TRAINED = Recipes(*[Recipe(epochs=0, batch_size=0, lr=0.0)] * 2)
-NO_NORMALIZATION = "nobody says how it wants images normalized, so they are in [0, 1]; --mean and --std change that"
+NO_NORMALIZATION = "its normalization is not known, so it is fed pixels in [0, 1]; set it with --mean and --std"
 
 
 @dataclass(frozen=True)
@@ -141,11 +141,16 @@ def adapted(
 def _misfit(model: Adapted, negative: float, scorer: Scorer) -> str | None:
     """`negative` is the share of its features that are so."""
     if not model.has_features and scorer.reads != "logits" and "images" not in scorer.needs:
-        return f"it reads {scorer.reads or 'features'}, and no linear layer gives this network's logits"
+        return f"reads {scorer.reads or 'features'}, and no linear layer gives this network's logits"
     if not model.has_maps and "feature-maps" in scorer.needs:
-        return "it needs feature maps, and this network has none before its last pooling"
-    if negative > NEGATIVE and "nonnegative-features" in scorer.needs:
-        return f"it needs features that are not negative, and {negative:.0%} of this network's are"
+        return "needs feature maps, and this network has none before its last pooling"
+    return negative_misfit(negative, scorer)
+
+
+def negative_misfit(share: float, scorer: Scorer) -> str | None:
+    """Why a scorer cannot be used with a network, a share of whose features is negative."""
+    if share > NEGATIVE and "nonnegative-features" in scorer.needs:
+        return f"needs features that are not negative, and {100 * share:.0f} % of this network's are"
     return None
 
 

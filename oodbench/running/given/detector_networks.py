@@ -13,7 +13,7 @@ from oodbench.errors import UserError, said
 from oodbench.learning import adapter, given_models
 from oodbench.learning.networks import Classifier
 from oodbench.learning.outputs import forward
-from oodbench.running.detector_files import NetworkCard, Stored
+from oodbench.running.given.detector_files import NetworkCard, Stored
 from oodbench.seeds import derive
 
 NETWORK, HEAD, PROBE = "network.", "head.", "probe"  # names of tensors in the file, or how they begin

@@ -8,6 +8,7 @@ from typing import Any
 
 from oodbench.errors import UserError
 
+ALL = "all"  # in place of scorers: all that fit
 PROBES = "probes"  # in place of a semantic set: what every machine has
 
 
@@ -41,6 +42,7 @@ class GivenRequest:
     cpu_threads: int | None = None  # all cores unless said
     half_bank: bool = False  # distances are measured to training rows in half precision
     offline: bool = False
+    available: bool = False  # leave out settings of a suite whose data is missing
     force: bool = False
 
     def __post_init__(self) -> None:
@@ -56,8 +58,8 @@ class GivenRequest:
             raise UserError(
                 "what is ID? give --suite, or --id folder:PATH with a folder of images for each class (or --arrays)"
             )
-        if self.suite is None and (self.settings or self.preset):
-            raise UserError("--setting and --preset choose in a suite; give --suite, or leave them out")
+        if self.suite is None and (self.settings or self.preset or self.available):
+            raise UserError("--setting, --preset and --available choose in a suite; give --suite, or leave them out")
         if self.cpu_threads is not None and self.cpu_threads < 1:
             raise UserError(f"--cpu-threads {self.cpu_threads} is none; choose 1 or more")
 
@@ -124,7 +126,7 @@ def _words(value: str | Sequence[str]) -> tuple[str, ...]:
     words = [word.strip() for word in words if word.strip()]
     if not words:
         raise UserError("no scorer given; name at least one, for example --scorers msp,knn")
-    return tuple(words)
+    return () if ALL in words else tuple(words)
 
 
 def _numbers(value: Any, between: str) -> str:

@@ -6,14 +6,22 @@ from dataclasses import dataclass, replace
 from oodbench.config.registry import Component, Registry
 from oodbench.config.suite import NONE
 from oodbench.data.image_part import ImagePart
-from oodbench.errors import UserError, unknown
+from oodbench.errors import UserError
 from oodbench.learning import threshold
 from oodbench.results.best import Best, choose
-from oodbench.running.detector import Detector
-from oodbench.running.evaluating import arithmetic, cells_of, choose_scorers, evaluate, evaluation_of, prepare
-from oodbench.running.fitting import fit_detector, network_card
-from oodbench.running.given import Given
-from oodbench.running.given_request import GivenRequest
+from oodbench.running.given.detector import Detector
+from oodbench.running.given.evaluating import (
+    arithmetic,
+    cells_of,
+    check_names,
+    choose_scorers,
+    evaluate,
+    evaluation_of,
+    prepare,
+)
+from oodbench.running.given.fitting import fit_detector, network_card
+from oodbench.running.given.network import Given
+from oodbench.running.given.request import GivenRequest
 from oodbench.running.reporting import Reporter, Silent
 
 BEST = "best"
@@ -23,10 +31,18 @@ SEEN_IN_TRAINING = (
 )
 
 
+class _ScoringAlone(Silent):
+    """Passes on how far the scoring is, and no results: they are thrown away."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self.scoring = reporter.scoring  # type: ignore[method-assign]
+
+
 @dataclass(frozen=True)
 class Fitted:
     detector: Detector
     best: Best | None  # how the scorer was chosen, where it was not named
+    division: str  # which ID images are for what, as the reporter has heard it
 
 
 def fit(asked: GivenRequest, scorer: str, keep: float, reporter: Reporter) -> Fitted:
@@ -35,35 +51,35 @@ def fit(asked: GivenRequest, scorer: str, keep: float, reporter: Reporter) -> Fi
     if asked.arrays is not None:
         raise UserError("a detector needs the network itself, not only its outputs; give --model")
     registry = Registry(asked.plugins)
-    scorers = [name for name, card in registry.cards.items() if card.kind == "Scorer"]
-    if scorer != BEST and scorer not in registry.cards:  # told before anything is read
-        raise unknown("scorer", scorer, [*scorers, BEST])
+    check_names([scorer], registry, BEST)
     given = prepare(asked, reporter)
     choice = None
     if scorer == BEST:
-        choice = _best(asked, given, registry)
+        choice = _best(asked, given, registry, reporter)
         scorer = choice.scorer
     (component,), _ = choose_scorers(replace(asked, scorers=(scorer,)), given, registry)
-    return Fitted(_detector(asked, given, component, keep, choice), choice)
+    return Fitted(_detector(asked, given, component, keep, choice, reporter), choice, given.division)
 
 
-def _best(asked: GivenRequest, given: Given, registry: Registry) -> Best:
+def _best(asked: GivenRequest, given: Given, registry: Registry, reporter: Reporter) -> Best:
     """By the rule of `results.best`, on results that nobody keeps."""
     if all(case.setting.semantic == NONE for case in given.cases):
         raise UserError("the best scorer is that on semantic images; give --semantic, or name one: --scorer energy")
     scorers, _ = choose_scorers(asked, given, registry)
     with tempfile.TemporaryDirectory() as folder:
         cells = cells_of(replace(asked, results=folder), given, scorers)
-        chosen = choose(evaluate(cells, Silent()))
+        chosen = choose(evaluate(cells, _ScoringAlone(reporter)))
     if chosen is None:
         raise UserError("no scorer gave scores of all semantic sets; name one: --scorer energy")
     return chosen
 
 
-def _detector(asked: GivenRequest, given: Given, component: Component, keep: float, choice: Best | None) -> Detector:
+def _detector(
+    asked: GivenRequest, given: Given, component: Component, keep: float, choice: Best | None, reporter: Reporter
+) -> Detector:
     first = given.cases[0]
     cells = cells_of(asked, given, [component])
-    evaluation = evaluation_of([cell for cell in cells if cell.case is first])
+    evaluation = evaluation_of([cell for cell in cells if cell.case is first], reporter)
     brought, network = given.network.brought, given.network
     assert brought is not None
     card = network_card(given.model, brought.text, brought.spec, first.parts.id, given.run.classes)

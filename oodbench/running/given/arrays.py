@@ -9,10 +9,13 @@ from oodbench.config.suite import NONE, Setting
 from oodbench.data.given_set import name_of
 from oodbench.data.preprocessing import ALREADY
 from oodbench.learning import exchange
+from oodbench.learning.exchange import Arrays
+from oodbench.learning.method import Scorer
+from oodbench.learning.scoring import ROWS
 from oodbench.learning.without_images import as_evaluation, lacking
 from oodbench.results.result import GivenRun, SetRead
-from oodbench.running.given import Case, Given, Network, checked_name, suite_of
-from oodbench.running.given_request import GivenRequest
+from oodbench.running.given.network import Case, Given, Network, checked_name, negative_misfit, suite_of
+from oodbench.running.given.request import GivenRequest
 from oodbench.running.preflight import choose_device
 from oodbench.running.reporting import Reporter
 
@@ -38,7 +41,7 @@ def on_arrays(asked: GivenRequest, reporter: Reporter) -> Given:
         adapter=identity.of_harness("adapter"),
         digest=arrays.digest,
     )
-    network = Network(outputs.model, run, None, ALREADY, (), partial(lacking, arrays))
+    network = Network(outputs.model, run, None, ALREADY, (), partial(_misfit, arrays))
     covariate: dict[str, str | None] = {**arrays.sets("covariate")} or {NONE: None}
     semantic: dict[str, str | None] = {**arrays.sets("semantic")} or {NONE: None}
     cases = [
@@ -47,3 +50,10 @@ def on_arrays(asked: GivenRequest, reporter: Reporter) -> Given:
     ]
     sets = {name: SetRead(part.digest, SOURCE) for name, part in arrays.parts.items()}
     return Given(network, suite_of(run.name, "id", [*semantic], [*covariate]), cases, sets, outputs.known)
+
+
+def _misfit(arrays: Arrays, scorer: Scorer) -> str | None:
+    """Why a scorer cannot be used with what the file holds, if so."""
+    features = arrays.parts["train" if "train" in arrays.parts else "id"].features
+    share = 0.0 if features is None else float((features[:ROWS] < 0).float().mean())
+    return lacking(arrays, scorer) or negative_misfit(share, scorer)
