@@ -66,11 +66,13 @@ def _print_trainings(heading: str, trainings: list[Unfinished]) -> None:
 
 
 def _time_left(left: TimeLeft) -> str:
+    if left.unknown and left.seconds < 1:
+        return f"time left: not known, since nothing like {left.unknown} of what is left is done"
     words = [f"time left: {duration(left.seconds)} for one process"]
     if left.processes > 1:
         words.append(f"{duration(left.together)} for the {left.processes} that are running")
     if left.unknown:
-        words.append(f"not counting {left.unknown} of which nothing alike is done")
+        words.append(f"without {left.unknown} of what is left, the like of which is not done yet")
     return f"{', '.join(words)}; an estimate from what is done of the same trainer and suite"
 
 

@@ -88,12 +88,13 @@ def _unfinished(home: Path, trainers: dict[str, str]) -> list[Unfinished]:
     names = {path.name.split(".")[0] for pattern in ("*.lock", "*.ckpt") for path in home.glob(pattern)}
     unfinished = []
     for name in sorted(names - {""}):
+        held_by = holder(home / f"{name}.lock")  # before its checkpoint, which goes before the lock does
         latest = _latest_checkpoint(home, name)
         saved, epoch, epochs = None, None, None
         if latest is not None:
             saved = datetime.fromtimestamp(latest[0], timezone.utc).isoformat(timespec="seconds")
             epoch, epochs = _epoch_of(latest[1])
-        unfinished.append(Unfinished(name, trainers.get(name), holder(home / f"{name}.lock"), saved, epoch, epochs))
+        unfinished.append(Unfinished(name, trainers.get(name), held_by, saved, epoch, epochs))
     return unfinished
 
 

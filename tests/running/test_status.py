@@ -10,6 +10,7 @@ import torch
 from command_line import assert_done, assert_refused, oodbench, smoke
 from made_results import a_result
 
+from oodbench.cli.status import _time_left
 from oodbench.files import claim, note_epoch
 from oodbench.learning.checkpoint import save_tensors
 from oodbench.results.folder import read_folder
@@ -125,9 +126,7 @@ def test_many_cells_that_are_left_are_counted_and_the_first_are_named(tmp_path):
     out = assert_done(oodbench("status", tmp_path))
     assert ": 0 done, 0 failed, 80 left;" in out and out.count("\n  digits-c-smoke / ") == 20
     assert out.endswith(
-        "  and 60 more, which --json lists\n"
-        "time left: under a second for one process, not counting 60 of which nothing alike is done; an estimate from "
-        "what is done of the same trainer and suite\n"
+        "  and 60 more, which --json lists\ntime left: not known, since nothing like 60 of what is left is done\n"
     )
 
 
@@ -149,6 +148,21 @@ def test_the_time_left_is_that_of_the_like_of_it(tmp_path):
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / f"{erm[1]}.pt").write_bytes(b"")
     assert estimate(made, cells, {erm[0]: 0.5}, tmp_path, processes=0) == TimeLeft(0.5 * 15 + 4 * 2.0, 0, 2)
+
+
+@pytest.mark.parametrize(
+    "left, words",
+    [
+        (TimeLeft(7200, 0, 0), "about 2.0 h for one process"),
+        (TimeLeft(7200, 4, 0), "about 2.0 h for one process, about 30 min for the 4 that are running"),
+        (
+            TimeLeft(60, 1, 2),
+            "about 60 s for one process, without 2 of what is left, the like of which is not done yet",
+        ),
+    ],
+)
+def test_the_time_left_is_said_to_be_an_estimate(left, words):
+    assert _time_left(left) == f"time left: {words}; an estimate from what is done of the same trainer and suite"
 
 
 def test_how_far_a_training_is_stands_in_the_note_of_its_holder_or_in_its_checkpoint(folder):
