@@ -19,6 +19,8 @@ _PUBLIC = {
     "Detector": "oodbench.running.given.detector",
     "table": "oodbench.api",
     "compare": "oodbench.api",
+    "figure": "oodbench.api",
+    "report": "oodbench.api",  # a room has this name too, and can be called: see its __init__
     "frame": "oodbench.results.frame",
     "merge": "oodbench.api",
     "read_results": "oodbench.api",
@@ -46,9 +48,11 @@ _PUBLIC = {
 if TYPE_CHECKING:
     from oodbench.api import compare as compare
     from oodbench.api import evaluate as evaluate
+    from oodbench.api import figure as figure
     from oodbench.api import fit as fit
     from oodbench.api import merge as merge
     from oodbench.api import read_results as read_results
+    from oodbench.api import report as report
     from oodbench.api import run as run
     from oodbench.api import table as table
     from oodbench.errors import UserError as UserError

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from oodbench.errors import UserError
 from oodbench.report import differences, layouts, render
+from oodbench.report.page import site
 from oodbench.report.result_set import ResultSet
 from oodbench.report.tables import DEFAULT_METRICS
 from oodbench.results import result as ledger
@@ -20,6 +22,7 @@ from oodbench.running.run import carry_out, prepare
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
     from oodbench.results.result import Result
     from oodbench.running.given.detector import Detector
@@ -63,7 +66,8 @@ def run(
     """What `oodbench run` does, silently: fetches and runs what is missing and returns the result of every cell.
 
     The names are those of the command line. `seeds=3` are the first three, and `set` may be a mapping such as
-    {"scone.margin": [-1, -2]}, where a list is a grid.
+    {"scone.margin": [-1, -2]}, where a list is a grid. `workers=2` runs two processes of their own, which a script may
+    ask for anywhere: it needs no `if __name__ == "__main__"`.
     """
     planned = prepare(request(**locals()), Silent())
     carry_out(planned, Silent())
@@ -168,15 +172,31 @@ def table(
     folder: str | Path = "results",
     format: str = "markdown",
     metrics: Sequence[str] | None = None,
-    seeds: Literal["all"] | int = "all",
+    seeds: Literal["all"] | int | Sequence[int] = "all",
     layout: str | None = None,
     reported: bool = False,
     selection: str | None = None,
     sort: str | None = None,
+    methods: str | Sequence[str] = (),
+    suite: str | Sequence[str] = (),
+    setting: str | Sequence[str] = (),
+    average: bool = False,
+    width: int | None = None,
+    columns: Sequence[str] | None = None,
 ) -> str:
-    """What `oodbench table` prints; `format` is one of `oodbench.report.render.FORMATS`, `sort` a metric."""
-    built = layouts.assemble(read_results(folder), metrics, seeds, layout, reported, selection, sort)
-    return render.render(built, format)
+    """What `oodbench table` prints, under its names; `format` is one of `oodbench.report.render.FORMATS`.
+
+    `seeds=3` are the three lowest and `seeds=[0, 2]` these two. `columns` is another word for `metrics`. With `width`,
+    `format="text"` has no longer lines.
+    """
+    if metrics is not None and columns is not None:
+        raise UserError("columns and metrics are one thing; give one of them")
+    shown = metrics if columns is None else columns
+    methods, suites, settings = ([each] if isinstance(each, str) else each for each in (methods, suite, setting))
+    built = layouts.assemble(
+        read_results(folder), shown, seeds, layout, reported, selection, sort, methods, suites, settings, average
+    )
+    return render.render(built, format, width)
 
 
 def compare(
@@ -192,3 +212,35 @@ def compare(
     """
     compared = differences.compare(read_results(folder), baseline, methods, metrics)
     return from_records(differences.records(compared), differences.RECORDS)
+
+
+def figure(
+    name: str,
+    results: "str | Path | Sequence[Result]" = "results",
+    methods: Sequence[str] = (),
+    suite: str | None = None,
+    setting: str | None = None,
+    width: str | float = "text",
+    title: bool | None = None,
+) -> "Figure":
+    """A figure of `oodbench plot`, as matplotlib has it, of a folder or of results at hand; a notebook shows it.
+
+    It is of the first suite and setting that allow it, unless these are named as tables name them. `width` is "column",
+    "text" or inches. By default it has a title only where there are several suites or settings.
+    """
+    from oodbench.report.figures import draw_first
+
+    found = read_results(results) if isinstance(results, (str, Path)) else list(results)
+    named = [methods] if isinstance(methods, str) else methods
+    return draw_first(name, found, named, suite, setting, width, title).figure
+
+
+def report(
+    results: str | Path | Sequence[str | Path] = "results",
+    out: str | Path = "site",
+    single: bool = False,
+    title: str | None = None,
+    selection: str | None = None,
+) -> Path:
+    """What `oodbench report` does, silently: a page of the results of a folder, or of several, and its path."""
+    return site.report(results, out, single, title, selection)

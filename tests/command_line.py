@@ -31,6 +31,12 @@ def oodbench(*arguments: object) -> Outcome:
     return Outcome(status, out.getvalue(), err.getvalue())
 
 
+def plot(*arguments: object) -> Outcome:
+    """`oodbench plot ARGUMENTS`, without what it says about the figure that it is working on."""
+    status, out, err = oodbench("plot", *arguments)
+    return Outcome(status, out, "".join(line for line in err.splitlines(True) if not line.startswith("drawing ")))
+
+
 def process(*arguments: object, **environment: str) -> Outcome:
     """`oodbench ARGUMENTS` in a process of its own."""
     return python("-m", "oodbench", *arguments, **environment)

@@ -134,13 +134,17 @@ def test_a_wheel_holds_the_package_the_methods_and_the_suites_and_nothing_else(d
     with zipfile.ZipFile(wheel) as archive:
         files = {name for name in archive.namelist() if ".dist-info/" not in name}
         (entry_points,) = (archive.read(n).decode() for n in archive.namelist() if n.endswith("entry_points.txt"))
-        (licence,) = (n for n in archive.namelist() if n.endswith("LICENSE"))
+        (licence,) = (n for n in archive.namelist() if ".dist-info/" in n and n.endswith("LICENSE"))
     package = ROOT / "oodbench"
     expected = {f"oodbench/{path.relative_to(package).as_posix()}" for path in package.rglob("*.py")}
     expected |= {"oodbench/identity.lock", "oodbench/py.typed", *(f"oodbench/methods/{name}" for name in METHODS)}
     expected |= {f"oodbench/benchmarks/{path.name}" for path in suite_files().values()}
     data = [path for folder in ("reported", "check") for path in (ROOT / "benchmarks" / folder).glob("*.yaml")]
     expected |= {f"oodbench/{path.relative_to(ROOT).as_posix()}" for path in data}
+    page = package / "report" / "page"
+    shown = [path for path in page.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
+    assert {"page.html", "page.css", "uPlot.iife.min.js", "LICENSE", "VERSION"} <= {path.name for path in shown}
+    expected |= {f"oodbench/{path.relative_to(package).as_posix()}" for path in shown}
     assert files == expected
     assert "oodbench = oodbench.cli:main" in entry_points and licence
 

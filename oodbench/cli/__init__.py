@@ -61,6 +61,11 @@ COMMANDS = {  # the module of each, what it does, an example
         "oodbench check results/demo --against results/reference",
     ),
     "plot": ("plot", "draw the figures of a results folder", "oodbench plot results/"),
+    "report": (
+        "report",
+        "make a page to look at from results: leaderboards, trade-offs, cells, comparisons, papers",
+        "oodbench report results/ --out site/",
+    ),
     "status": (
         "status",
         "say what is done in a results folder, what failed and what runs, in all processes that share it",

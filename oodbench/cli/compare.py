@@ -5,8 +5,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from oodbench.cli.output import terminal_width
 from oodbench.cli.parser import one_of
-from oodbench.cli.reading import add_results, check_known, names_in, read_ledger
+from oodbench.cli.reading import add_names, add_results, names_in, read_ledger
 from oodbench.errors import UserError
 from oodbench.files import write_atomically
 from oodbench.report import difference_tables, differences, render
@@ -18,7 +19,7 @@ RECORDS: dict[str, Callable[[list[Comparison]], str]] = {
     "csv": difference_tables.to_csv,
     "json": difference_tables.to_json,
 }
-FIGURES = (".png", ".pdf")
+FIGURES = (".png", ".pdf", ".svg")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,15 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"what all others are compared with, as results name it (default: {differences.BASELINE}; "
         f"of given networks alone {differences.BASELINE_OF_GIVEN})",
     )
-    parser.add_argument("--methods", default="", metavar="A,B", help="only these, as results name them (default: all)")
-    for name in ("suite", "setting"):
-        parser.add_argument(
-            f"--{name}",
-            action="append",
-            default=[],
-            metavar=name.upper(),
-            help=f"only this {name}, as tables name it; may be repeated (default: all)",
-        )
+    add_names(parser)
     parser.add_argument(
         "--metrics",
         metavar="A,B",
@@ -51,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=", ".join(render.FORMATS) + " (default: text)",
     )
     parser.add_argument(
-        "--figure", metavar="FILE", help="draw the differences of one suite too, into FILE.png or FILE.pdf"
+        "--figure", metavar="FILE", help="draw the differences of one suite too, into FILE.png, FILE.pdf or FILE.svg"
     )
 
 
@@ -59,14 +52,7 @@ def main(given: argparse.Namespace) -> int:
     folder = Path(given.folder)
     figure = _figure(given.figure)
     ledger = read_ledger(folder, given.beside)
-    check_known("suite of these results", given.suite, ledger.suites)
-    check_known("setting of these results", given.setting, {each.setting for each in ledger.results})
-    shown = ledger.filtered(
-        lambda each: (
-            (not given.suite or each.suite_label in given.suite)
-            and (not given.setting or each.setting in given.setting)
-        )
-    )
+    shown = ledger.narrowed(given.suite, given.setting)
     methods = names_in("method of these results", given.methods, {each.method for each in shown.results})
     metrics = DEFAULT_METRICS if given.metrics is None else names_in("metric", given.metrics, METRICS)
     baseline = given.baseline or differences.default_baseline(shown)
@@ -81,7 +67,7 @@ def main(given: argparse.Namespace) -> int:
         print(RECORDS[given.format](compared), end="")
     else:
         tables = [table for each in compared for table in difference_tables.tables(each)]
-        print(render.render(tables, given.format), end="")
+        print(render.render(tables, given.format, terminal_width()), end="")
     if figure is not None:
         _draw(compared[0], figure, folder)
     return 0
@@ -92,7 +78,7 @@ def _figure(given: str | None) -> Path | None:
         return None
     path = Path(given)
     if path.suffix not in FIGURES:
-        raise UserError(f"--figure {given} is neither PNG nor PDF; give a name that ends in {' or '.join(FIGURES)}")
+        raise UserError(f"--figure {given} is no PNG, PDF or SVG; give a name that ends in {' or '.join(FIGURES)}")
     return path
 
 
@@ -101,6 +87,6 @@ def _draw(comparison: Comparison, path: Path, folder: Path) -> None:
     from oodbench.report.figures import differences as figure
     from oodbench.report.figures import style
 
-    encoded = style.encode(figure.drawing_of(comparison), folder)
+    encoded = style.encode(figure.drawing_of(comparison), folder, [path.suffix[1:]])
     for target, content in ((path, encoded[path.suffix[1:]]), (path.with_suffix(".txt"), encoded["txt"])):
         write_atomically(target, lambda file: file.write(content))  # noqa: B023

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from oodbench.cli import given_options, progress
-from oodbench.cli.output import results_stay
+from oodbench.cli.output import results_stay, terminal_width
 from oodbench.cli.progress import outcome
 from oodbench.report.result_set import ResultSet, best_line
 from oodbench.results.result import Result
@@ -41,7 +41,8 @@ def _evaluate(asked: GivenRequest, debug: bool) -> int:
     done = carry_out(asked, progress.reporter())
     found = ResultSet(done.results)
     print()
-    print(found.table(format="text", sort="auroc" if _measures_detection(done.results) else None))
+    sort = "auroc" if _measures_detection(done.results) else None
+    print(found.table(format="text", sort=sort, width=terminal_width()))
     best = found.best()
     if best is not None and best.compared > 1:
         print(best_line(best))

@@ -8,6 +8,7 @@ import errno
 import io
 import os
 import shlex
+import shutil
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from oodbench.files import CannotWrite
 # For what Unicode itself does not take apart. Each is as wide as what it stands for, where tables have it.
 STAND_INS = {
     "↑": "^", "↓": "v", "→": "->", "←": "<-", "×": "x", "±": "+/-", "−": "-", "–": "-", "—": "-",
-    "≤": "<=", "≥": ">=", "‘": "'", "’": "'", "“": '"', "”": '"',
+    "≤": "<=", "≥": ">=", "η": "eta", "π": "pi", "‘": "'", "’": "'", "“": '"', "”": '"',
 }  # fmt: skip
 
 
@@ -81,6 +82,11 @@ def results_stay(folder: Path) -> Iterator[None]:
                 "and the same command goes on where it stopped"
             )
         raise
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal that standard output is; None if it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 class _Stream:
@@ -147,6 +153,8 @@ def encodable(text: str, encoding: str) -> str:
         return text
     if not _fits("±", encoding):
         text = text.replace(" ± ", STAND_INS["±"])  # as wide as it was
+    if not _fits("η", encoding):
+        text = text.replace("η = ", "eta=")  # likewise
     return text.translate({ord(each): _stand_in(each) for each in set(text) if not _fits(each, encoding)})
 
 

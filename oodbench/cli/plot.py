@@ -1,15 +1,16 @@
-"""`oodbench plot`: the figures of a results folder, each as PNG and PDF with its caption."""
+"""`oodbench plot`: the figures of a results folder, each in the formats asked for, with its caption beside it."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from oodbench.cli.reading import add_results, check_known, names_in, read_ledger
 from oodbench.errors import UserError
 from oodbench.files import write_atomically
 from oodbench.report import figures
-from oodbench.report.figures import FIGURES
+from oodbench.report.figures import COMPARED, FIGURES, FORMATS, WIDTHS
 
-COMPARED = "woods,scone"  # the pair of the paper's figures
+DEFAULT_FORMATS = "png,pdf"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,9 +26,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help=f"methods as results name them (default: all; where two stand beside each other, {COMPARED})",
     )
+    for name in ("suite", "setting"):
+        parser.add_argument(
+            f"--{name}",
+            action="append",
+            default=[],
+            metavar=name.upper(),
+            help=f"only this {name}, as tables name it; may be repeated (default: all)",
+        )
     parser.add_argument(
-        "--setting", action="append", default=[], metavar="SETTING", help="only this; may be repeated (default: all)"
+        "--format", default=DEFAULT_FORMATS, metavar="A,B", help=f"of {', '.join(FORMATS)} (default: {DEFAULT_FORMATS})"
     )
+    widths = ", ".join(f"{name} ({inches:g} inches)" for name, inches in WIDTHS.items())
+    parser.add_argument("--width", default="text", metavar="W", help=f"{widths}, or inches (default: text)")
+    parser.add_argument("--title", action="store_true", help="write suite and setting above each figure")
 
 
 def main(given: argparse.Namespace) -> int:
@@ -35,27 +47,43 @@ def main(given: argparse.Namespace) -> int:
     names = names_in("figure", given.only, FIGURES)
     if not names:
         raise UserError(f"--only names no figure; choose from: {', '.join(FIGURES)}")
-    results = read_ledger(folder, given.beside).results
+    formats = names_in("format", given.format, FORMATS)
+    if not formats:
+        raise UserError(f"--format names none; choose from: {', '.join(FORMATS)}")
+    width = figures.width_in_inches(given.width)
+    ledger = read_ledger(folder, given.beside)
+    check_known("suite of these results", given.suite, ledger.suites)
+    results = [r for r in ledger.results if not given.suite or r.suite_label in given.suite]
     methods = names_in("method of these results", given.methods, {r.method for r in results})
     check_known("setting of these results", given.setting, {r.setting for r in results})
     from oodbench.report.figures import studies, style
 
     out = Path(given.out) if given.out else folder / "figures"
-    written, reasons = 0, []
+    written, reasons = 0, dict[tuple[str, str], list[str]]()
     for study in studies.studies(results, given.setting):
+        place = f"{study.suite} / {study.setting}"
         for name in names:
+            print(f"drawing {name} of {place}", file=sys.stderr, flush=True)
             try:
-                drawing = figures.draw(name, study, methods, COMPARED.split(","))
+                drawing = figures.draw(name, study, methods, width=width, is_titled=given.title)
             except studies.NotDrawn as reason:
-                reasons.append(f"{study.suite} / {study.setting}: no {name}: {reason}")
+                reasons.setdefault((name, str(reason)), []).append(place)
                 continue
             path = out / study.folder / name
-            for suffix, content in style.encode(drawing, folder).items():
+            encoded = style.encode(drawing, folder, formats)
+            for suffix, content in encoded.items():
                 write_atomically(path.with_name(f"{name}.{suffix}"), lambda file: file.write(content))  # noqa: B023
-            print(f"{path}.png, .pdf, .txt", *drawing.remarks, sep="; ", flush=True)
+            print(f"{path}{', '.join(f'.{suffix}' for suffix in encoded)}", *drawing.remarks, sep="; ", flush=True)
             written += 1
+    lines = [_line(name, reason, places) for (name, reason), places in reasons.items()]
     if not written:
-        raise UserError(f"nothing to draw in '{folder}'; {reasons[0]}")
-    for line in reasons:
+        raise UserError(f"nothing to draw in '{folder}'; {lines[0]}")
+    for line in lines:
         print(line)
     return 0
+
+
+def _line(name: str, reason: str, places: list[str]) -> str:
+    """Why a figure is missing; of many settings that lack it for one reason, the first is named."""
+    more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+    return f"{places[0]}{more}: no {name}: {reason}"

@@ -27,6 +27,19 @@ def add_results(parser: argparse.ArgumentParser, also: Sequence[str] = (), about
     )
 
 
+def add_names(parser: argparse.ArgumentParser) -> None:
+    """Which of the results: `names_in` and `Ledger.narrowed` read what is given."""
+    parser.add_argument("--methods", default="", metavar="A,B", help="only these, as results name them (default: all)")
+    for name in ("suite", "setting"):
+        parser.add_argument(
+            f"--{name}",
+            action="append",
+            default=[],
+            metavar=name.upper(),
+            help=f"only this {name}, as tables name it; may be repeated (default: all)",
+        )
+
+
 def read_ledger(folder: Path, beside: Sequence[str] = ()) -> Ledger:
     """The results of a folder and of the collections among `beside`; there is at least one."""
     reading = read_with(folder, [name for name in beside if name in COLLECTIONS])
@@ -53,9 +66,13 @@ def report_problems(problems: Mapping[Path, str]) -> None:
 
 def names_in(kind: str, given: str, known: Iterable[str]) -> list[str]:
     """`scone,margin=-1,woods` names two: what has an equals sign belongs to the name before it."""
-    words = [word.strip() for word in re.split(",(?![^,]*=)", given) if word.strip()]
+    words = split_names(given)
     check_known(kind, words, known)
-    return list(dict.fromkeys(words))
+    return words
+
+
+def split_names(given: str) -> list[str]:
+    return list(dict.fromkeys(word.strip() for word in re.split(",(?![^,]*=)", given) if word.strip()))
 
 
 def check_known(kind: str, words: Iterable[str], known: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from oodbench.cli import progress, slurm_jobs
 from oodbench.cli.event_log import Logged
-from oodbench.cli.output import check_open, results_stay
+from oodbench.cli.output import check_open, results_stay, terminal_width
 from oodbench.cli.progress import duration, outcome, training_name
 from oodbench.cli.reading import report_problems
 from oodbench.config.cards import EVERY
@@ -233,7 +233,7 @@ def _print_tables(planned: "Plan", note: Callable[[str], None]) -> None:
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             write_text(path, text)
     note("")
-    print(render.render(built, "text"), flush=True)
+    print(render.render(built, "text", terminal_width()), flush=True)
     note(f"The same table: {home / 'table.md'} and {home / 'table.tex'}")
     note(f"Next: oodbench table {_quoted(planned)} --format latex")
 

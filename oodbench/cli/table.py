@@ -1,38 +1,60 @@
 """`oodbench table`: results as tables."""
 
 import argparse
+import re
 import sys
 from pathlib import Path
 from typing import Literal
 
+from oodbench.cli.output import terminal_width
 from oodbench.cli.parser import one_of
-from oodbench.cli.reading import add_results, read_ledger
+from oodbench.cli.reading import add_names, add_results, read_ledger, split_names
 from oodbench.errors import UserError, shortened
+from oodbench.files import write_text
 from oodbench.report import layouts, render, tables
+from oodbench.report.sentences import AVERAGE
 from oodbench.results.metrics import METRICS
 from oodbench.results.selection import RULES, TRAINING_DOMAIN
+from oodbench.running import request as requests
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_results(parser, [tables.REPORTED], f"{tables.REPORTED}: what the paper reports, and the difference; ")
+    add_names(parser)
     parser.add_argument(
-        "--format",
-        default="markdown",
-        type=one_of("format", render.FORMATS),
-        metavar="F",
-        help=", ".join(render.FORMATS) + " (default: markdown)",
+        "--seeds",
+        default="all",
+        metavar="all|N|0,2|0-4",
+        help="how many seeds to average, the lowest; or, with a comma or a range, which (default: all)",
     )
     parser.add_argument(
+        "--columns",
         "--metrics",
+        dest="metrics",
         metavar="A,B",
-        help="of: " + ", ".join(METRICS) + f" (default: {','.join(tables.DEFAULT_METRICS)})",
+        help="metrics, in this order, of: " + ", ".join(METRICS) + f" (default: {','.join(tables.DEFAULT_METRICS)})",
+    )
+    parser.add_argument(
+        "--average",
+        action="store_true",
+        help="means over the settings of a table, and over groups of them, in place of a column for each",
     )
     parser.add_argument(
         "--sort",
         metavar="METRIC",
         help="all rows by this metric, shown or not, best first over all settings, without groups; for example auroc",
     )
-    parser.add_argument("--seeds", default="all", metavar="all|N", help="how many seeds to average (default: all)")
+    parser.add_argument(
+        "--format",
+        type=one_of("format", render.FORMATS),
+        metavar="F",
+        help=", ".join(render.FORMATS) + " (default: text that fits where a terminal shows it, otherwise markdown)",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help=f"write into this file, in the format that its name ends in: {', '.join(render.ENDINGS)}",
+    )
     parser.add_argument(
         "--layout",
         metavar="L",
@@ -48,19 +70,58 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(given: argparse.Namespace) -> int:
+    format = given.format if given.out is None else _format_of(given.out, given.format)
+    seeds = _seeds(given.seeds)
     ledger = read_ledger(Path(given.folder), given.beside)
-    if not (given.seeds == "all" or (given.seeds.isdecimal() and len(given.seeds) < 10 and int(given.seeds) > 0)):
-        raise UserError(
-            f"--seeds {shortened(given.seeds)} is neither 'all' nor a number from 1; say how many seeds to average"
-        )
-    seeds: int | Literal["all"] = "all" if given.seeds == "all" else int(given.seeds)
     if given.selection is not None and not any(result.domain_accuracies for result in ledger.results):
-        print(
-            "oodbench: no result here has epochs to select from; --selection changes nothing",
-            file=sys.stderr,
-        )
+        _say("no result here has epochs to select from; --selection changes nothing")
     metrics = None if given.metrics is None else [name.strip() for name in given.metrics.split(",") if name.strip()]
-    reported = tables.REPORTED in given.beside
-    built = layouts.assemble(ledger, metrics, seeds, given.layout, reported, given.selection, given.sort)
-    print(render.render(built, given.format), end="")
+    built = layouts.assemble(
+        ledger,
+        metrics,
+        seeds,
+        given.layout,
+        tables.REPORTED in given.beside,
+        given.selection,
+        given.sort,
+        split_names(given.methods),
+        given.suite,
+        given.setting,
+        given.average,
+    )
+    if given.average and not any(cell.setting.startswith(AVERAGE) for table in built for cell in table.rows[0].cells):
+        _say("no table here has several settings; --average changes nothing")
+    if given.out is not None:
+        write_text(Path(given.out), render.render(built, format))
+        print(f"{given.out}: {len(built)} table{'s' * (len(built) != 1)}")
+        return 0
+    width = terminal_width()
+    print(render.render(built, format or ("markdown" if width is None else "text"), width), end="")
     return 0
+
+
+def _format_of(name: str, format: str | None) -> str:
+    """What the name of a file says, which --format may repeat."""
+    stated = render.ENDINGS.get(Path(name).suffix.lower())
+    if stated is None:
+        raise UserError(f"--out {shortened(name)} names no format; end it in {', '.join(render.ENDINGS)}")
+    if format not in (None, stated):
+        raise UserError(f"--out {shortened(name)} is {stated}, and --format says {format}; leave one of them out")
+    return stated
+
+
+def _seeds(given: str) -> int | Literal["all"] | tuple[int, ...]:
+    if given == "all":
+        return "all"
+    if given.isdecimal() and len(given) < 10 and int(given) > 0:
+        return int(given)
+    if not re.fullmatch("[0-9]+[,-][0-9,-]*", given):
+        raise UserError(
+            f"--seeds {shortened(given)} is neither 'all' nor a number from 1; say how many seeds to average, or "
+            "which, as in 0,2 or 0-4"
+        )
+    return requests.seeds(given)
+
+
+def _say(what: str) -> None:
+    print(f"oodbench: {what}", file=sys.stderr)

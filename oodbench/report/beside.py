@@ -30,6 +30,8 @@ def with_reported(tables: list[Table], results: Ledger | Sequence[Result]) -> li
         example = None if row.network else examples.get((suite, setting))
         candidates = reported.get((example.suite, row.method, metric.name), []) if example else []
         fitting = [number for number in candidates if example and means(number.settings[0], example)]
+        if example is not None and example.preset not in sources.FULL_SIZE:
+            fitting = [replace(number, is_of_preset=False) for number in fitting]
         if not fitting and example is not None:
             fitting = [replace(number, is_comparable=False) for number in candidates if _stands_for(example, number)]
         return tuple(fitting[:1])
@@ -48,9 +50,22 @@ def with_reported(tables: list[Table], results: Ledger | Sequence[Result]) -> li
             for row in table.rows
         ]
         has_any = any(cell.reported for row in rows for cell in row.cells)
+        presets = [each.preset for (suite, _), each in examples.items() if suite == table.suite]
         notes = _differences(table, examples) if has_any else [NOTHING_REPORTED]
+        notes += other_preset(rows, presets[0] if presets else None)
         done.append(replace(table, rows=rows, reported_notes=tuple(notes)))
     return done
+
+
+def other_preset(rows: Sequence[Row], preset: str | None) -> list[str]:
+    """What to say where reported numbers stand beside results of a preset that their source does not have."""
+    numbers = (number for row in rows for cell in row.cells for number in cell.reported)
+    if all(number.is_of_preset for number in numbers):
+        return []
+    return [
+        f"Measured under the preset '{preset}', which is not that of the reported numbers: network, training or data "
+        "differ, and a difference is not that of a method alone."
+    ]
 
 
 def without_reported(tables: list[Table]) -> list[Table]:

@@ -13,6 +13,8 @@ from oodbench.results.metrics import Metric
 from oodbench.results.resampling import splits_of
 from oodbench.results.samples import Interval, Sample, interval_of_rate
 
+BELOW_CHANCE = "below 50: worse than chance, ID images tend to score higher than semantic OOD"
+RANKINGS = ("auroc", "auroc_full")  # metrics whose value by chance is 50 %
 LONGEST_NOTE = 200  # characters of an error message under a table; the result file has all of it
 
 
@@ -26,6 +28,7 @@ class Cell:
     setting: str = ""
     decimals: int = 2
     reported: tuple[Number, ...] = ()  # the first is what the difference is to
+    flag: str = ""  # a further note, which follows from the number alone
 
     @property
     def mean(self) -> float | None:
@@ -97,7 +100,8 @@ def _not_converged(runs: Runs) -> list[str]:
 def measured(runs: Sequence[Runs], metric: Metric, sample: Sample | None) -> Cell:
     """Of one setting, or the mean over several."""
     notes = [note for some in runs for note in (*notes_of(some), *_lacking(some, metric))]
-    return Cell(sample, "; ".join(dict.fromkeys(notes)))
+    is_below = metric.name in RANKINGS and sample is not None and round(100 * sample.mean, Cell.decimals) < 50
+    return Cell(sample, "; ".join(dict.fromkeys(notes)), flag=BELOW_CHANCE if is_below else "")
 
 
 def _lacking(runs: Runs, metric: Metric) -> list[str]:

@@ -18,7 +18,7 @@ from oodbench.report import image_error, layouts, spread
 from oodbench.report.cells import Cell, failures
 from oodbench.report.image_error import Images
 from oodbench.report.numbers import OUT_SHARE, Number
-from oodbench.report.reported import PAPER, reference
+from oodbench.report.reported import FULL_SIZE, PAPER, reference
 from oodbench.report.spread import Source, Spread, Variance, Where
 from oodbench.report.tables import Row, Table
 from oodbench.report.verdicts import Uncertainty, Verdict, judged
@@ -26,9 +26,6 @@ from oodbench.results.ledger import Ledger, Place, as_ledger
 from oodbench.results.measurement import Runs
 from oodbench.results.result import GivenRun, Result
 from oodbench.results.selection import by_protocol, select
-
-# Presets that may be held against the paper: what it writes, and what its released code does. The others are too small.
-FULL_SIZE = (None, "released")
 
 
 @dataclass(frozen=True)

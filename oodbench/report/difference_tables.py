@@ -10,7 +10,8 @@ from functools import cached_property
 from oodbench.report.cells import Cell
 from oodbench.report.differences import RECORDS, Comparison, records
 from oodbench.report.groups import groups_of
-from oodbench.report.tables import Entry, PrintedRow, Row, Table, method_name
+from oodbench.report.names import row_names
+from oodbench.report.tables import Entry, PrintedRow, Row, Table
 from oodbench.results import statistics
 from oodbench.results.statistics import Interval
 
@@ -46,7 +47,7 @@ class _Table(Table):
     first_line: str = ""
 
     @property
-    def seeds_line(self) -> str:
+    def counts_line(self) -> str:
         return self.first_line
 
     @property
@@ -66,7 +67,7 @@ def _difference_table(comparison: Comparison) -> Table:
         places = [(setting, metric.name) for setting in comparison.settings for metric in comparison.metrics]
         cells = [_cell(comparison, *place, method) for place in places]
         rows.append(_row(comparison, method, list(cells), "p, above"))
-    name = method_name(comparison.methods[comparison.baseline])
+    name = row_names(comparison.methods)[comparison.baseline]
     first = (
         f"{name} as it is, and every other method minus {name}. Bold, on a terminal a star: the difference holds, "
         "p < .05 after Holm over the rows of a column."
@@ -110,7 +111,7 @@ def _summary_table(comparison: Comparison) -> Table:
             below = Entry("" if rank is None else f"{rank:.1f}")
             cells.append(_Cell(value=rank, entry=entry, below=below))
         rows.append(_row(comparison, method, cells, "mean rank"))
-    name = method_name(comparison.methods[comparison.baseline])
+    name = row_names(comparison.methods)[comparison.baseline]
     title = f"{len(comparison.settings)} settings"
     first = (
         f"Wins/ties/losses against {name} over settings, by differences that hold (p < .05 after Holm over the rows of "
@@ -121,9 +122,8 @@ def _summary_table(comparison: Comparison) -> Table:
 
 
 def _row(comparison: Comparison, method: str, cells: list[Cell], label: str) -> Row:
-    run = comparison.methods[method]
     group = "Baseline" if method == comparison.baseline else groups_of(comparison.methods)[method]
-    return _Row(method, group, cells, (method_name(run),), label=label)
+    return _Row(method, group, cells, (row_names(comparison.methods)[method],), label=label)
 
 
 def _table(comparison: Comparison, settings: list[str], rows: list[Row], first: str, notes: tuple[str, ...]) -> Table:

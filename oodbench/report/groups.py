@@ -11,6 +11,7 @@ from oodbench.config.registry import (
     detection_groups,
     read_by_scorers,
 )
+from oodbench.report.names import value_order
 from oodbench.results.result import MethodRun
 
 ROW_GROUPS = (*DETECTION_BY.values(), *GROUPS, *YOUR_NETWORK_BY.values(), YOUR_NETWORK)
@@ -53,15 +54,18 @@ def whole_group(group: str) -> str:
 
 
 def by_paper(methods: Mapping[str, MethodRun]) -> dict[str, MethodRun]:
-    """The paper's groups and rows first, in its order; others after them, by name; rows of a given network together."""
-    groups = groups_of(methods)
-    order = sorted(methods, key=lambda label: _rank(methods[label], groups[label], label))
+    """The paper's groups and rows first, in its order; others after them, by name; rows of a given network together.
+
+    Rows of one method stand in the order of their values.
+    """
+    groups, values = groups_of(methods), value_order(methods)
+    order = sorted(methods, key=lambda label: (*_rank(methods[label], groups[label]), values[label], label))
     return {label: methods[label] for label in order}
 
 
-def _rank(method: MethodRun, group: str, label: str) -> tuple[int, str, str, int, str]:
+def _rank(method: MethodRun, group: str) -> tuple[int, str, str, int]:
     network, own = (method.trainer.display, method.scorer.name) if is_given(method) else ("", method.first)
-    return _position(group, ROW_GROUPS), group, network, _position(own, ORDER), label
+    return _position(group, ROW_GROUPS), group, network, _position(own, ORDER)
 
 
 def _position(name: str, names: Sequence[str]) -> int:

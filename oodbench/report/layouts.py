@@ -3,19 +3,21 @@
 A cell is looked up by suite, setting and method, and is a dash if it was not run. Imports no torch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Literal
 
 from oodbench.errors import UserError, unknown
 from oodbench.report import reported as sources
-from oodbench.report.beside import with_reported, without_reported
+from oodbench.report.beside import other_preset, with_reported, without_reported
 from oodbench.report.cells import Cell, mark_best
 from oodbench.report.lookup import ResultIndex
 from oodbench.report.numbers import SHOWN, Number
 from oodbench.report.origins import replaced
 from oodbench.report.reported import Layout, Reference
+from oodbench.report.sentences import with_seeds
+from oodbench.report.spelling import suite_in_words
 from oodbench.report.tables import Row, Table, checked_seeds
 from oodbench.report.tables import build as own_tables
 from oodbench.results.ledger import Ledger, as_ledger
@@ -32,24 +34,46 @@ def names() -> list[str]:
 
 def assemble(
     results: Ledger | Sequence[Result],
-    metrics: Sequence[str] | None,
-    seeds: int | Literal["all"],
-    layout: str | None,
-    reported: bool,
-    selection: str | None,
+    metrics: Sequence[str] | None = None,
+    seeds: int | Literal["all"] | Sequence[int] = "all",
+    layout: str | None = None,
+    reported: bool = False,
+    selection: str | None = None,
     sort: str | None = None,
+    methods: Sequence[str] = (),
+    suites: Sequence[str] = (),
+    settings: Sequence[str] = (),
+    average: bool = False,
 ) -> list[Table]:
-    """The tables a user asks for: of a layout of a paper or, without one, a table of our own for every suite."""
-    ledger = as_ledger(results)
+    """The tables a user asks for: of a layout of a paper or, without one, a table of our own for every suite.
+
+    `seeds` is how many of the lowest, or which; `methods`, `suites` and `settings` are all unless some are named.
+    """
+    if layout is not None:
+        _refuse_beside_layout(
+            {"metrics": metrics is not None, "sort": sort, "methods": methods, "setting": settings, "average": average}
+        )
+    count = seeds if isinstance(seeds, int | str) else "all"
+    checked_seeds(count)
+    ledger = as_ledger(results).narrowed(suites, settings, methods, None if isinstance(seeds, int | str) else seeds)
     if layout is None:
-        built = own_tables(ledger, metrics, seeds, selection or TRAINING_DOMAIN, sort=sort)
+        built = own_tables(ledger, metrics, count, selection or TRAINING_DOMAIN, sort=sort, average=average)
         return with_reported(built, ledger) if reported else built
-    if metrics is not None:
-        raise UserError("a layout has metrics of its own; leave out --metrics or --layout")
-    if sort is not None:
-        raise UserError("a layout has its rows in the order of its paper; leave out --sort or --layout")
-    built = build(ledger, layout, seeds, selection)
+    built = build(ledger, layout, count, selection)
     return built if reported else without_reported(built)
+
+
+def _refuse_beside_layout(asked: Mapping[str, object]) -> None:
+    own = {
+        "metrics": "metrics of its own",
+        "sort": "its rows in the order of its paper",
+        "methods": "rows of its own",
+        "setting": "columns of its own",
+        "average": "columns of its own",
+    }
+    for option, is_asked in asked.items():
+        if is_asked:
+            raise UserError(f"a layout has {own[option]}; leave out --{option} or --layout")
 
 
 def build(
@@ -131,6 +155,7 @@ def fill(
     selected = select(trained, rule, last_only)
     index = ResultIndex(selected, table, seeds, images)
     metrics = [SHOWN[name] for name in table.metrics]
+    is_of_preset = ledger.newest.preset in sources.FULL_SIZE
     rows, grid = [], []
     for (group, row), reported in zip(table.rows, layout.numbers, strict=True):
         method = index.method_of(row)
@@ -139,7 +164,10 @@ def fill(
                 index.cell(method, number.settings, metric, row),
                 setting=" | ".join(number.settings),
                 decimals=max(2, number.decimals),
-                reported=(number, *_differing(number, layout.reference)),
+                reported=(
+                    replace(number, is_of_preset=is_of_preset),
+                    *(replace(other, is_of_preset=is_of_preset) for other in _differing(number, layout.reference)),
+                ),
             )
             for number, (_, metric) in zip(reported, product(table.columns, metrics), strict=True)
         ]
@@ -153,13 +181,14 @@ def fill(
         suite=ledger.newest.suite_label,
         settings=[column.title for column in table.columns],
         metrics=metrics,
-        rows=rows,
+        rows=with_seeds(rows),
         heads=tuple(table.heads),
         layout=layout.name,
         caption=" ".join(filter(None, caption)),
         notes=(*table.notes, *replaced(ledger.results)),
-        reported_notes=tuple(table.reported_notes),
+        reported_notes=(*table.reported_notes, *other_preset(rows, ledger.newest.preset)),
         marks_best=table.best,
+        suite_in_words=suite_in_words(ledger.newest),
     )
 
 

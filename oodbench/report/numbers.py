@@ -40,6 +40,7 @@ class Number:
     selection: str
     marks: tuple[Mark, ...] = ()
     is_comparable: bool = True  # or else in direction alone: ours is a stand-in for its setting
+    is_of_preset: bool = True  # or else ours ran under a preset that the source does not have
 
     @property
     def percent(self) -> float:

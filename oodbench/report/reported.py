@@ -18,6 +18,7 @@ from oodbench.report.doubts import computed_marks
 from oodbench.report.numbers import SHOWN, Mark, Number
 from oodbench.results.selection import RULES, TRAINING_DOMAIN
 
+FULL_SIZE = (None, "released")  # presets that are what papers have: as the SCONE paper writes it, and as its code does
 PAPER = "paper"  # what the source is also called whose layouts need no prefix
 
 

@@ -41,16 +41,22 @@ class ResultSet(Sequence[Result]):
         """One row per result, as in `oodbench.frame`: metrics as columns, rates in [0, 1]."""
         return of_results(self._results)
 
-    def table(self, format: str = "markdown", metrics: Sequence[str] | None = None, sort: str | None = None) -> str:
-        """As `oodbench.table` prints it; `sort` is a metric."""
-        return render.render(self._tables(metrics, sort), format)
+    def table(
+        self,
+        format: str = "markdown",
+        metrics: Sequence[str] | None = None,
+        sort: str | None = None,
+        width: int | None = None,
+    ) -> str:
+        """As `oodbench.table` prints it; `sort` is a metric, and no line of `text` is longer than `width`."""
+        return render.render(self._tables(metrics, sort), format, width)
 
     def best(self, metric: str = "auroc") -> Best | None:
         """The scorer to use, by the rule that it states; None where there is no semantic set."""
         return choose(self._results, metric)
 
     def _tables(self, metrics: Sequence[str] | None = None, sort: str | None = None) -> "list[Table]":
-        return layouts.assemble(self._results, metrics, "all", None, False, None, sort)
+        return layouts.assemble(self._results, metrics, sort=sort)
 
     def __repr__(self) -> str:
         if not self._results:

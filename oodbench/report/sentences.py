@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oodbench.results.ledger import Place
@@ -18,25 +19,62 @@ ERM = "erm"
 
 
 def seeds(rows: "Sequence[Row]") -> str:
-    """How many stand behind the numbers, and which methods differ from most; empty if none do.
+    """How many stand behind the numbers, and which methods differ from most; empty if none do."""
+    usual = _usual_seeds(rows)
+    if usual is None:
+        return ""
+    differing: dict[str, set[int]] = {}
+    for row in rows:
+        name = _as_given(rows).lower() if row.network and not are_given(rows) else row.name
+        if _counts(row) - {usual}:
+            differing[name] = differing.get(name, set()) | _counts(row)
+    return "; ".join([_mean_over(rows, usual), *(f"{name}: {_either(own)}" for name, own in differing.items())])
+
+
+def seeds_beside_rows(rows: "Sequence[Row]") -> str:
+    """The same where rows say themselves how they differ; what was given is counted together."""
+    usual = _usual_seeds(rows)
+    if usual is None:
+        return ""
+    words = [_mean_over(rows, usual)]
+    if any(row.seeds for row in rows):
+        words[0] += ", or as many as a row says"
+    given = {n for row in rows if row.network for n in _counts(row)} - {usual}
+    return "; ".join([*words, *([f"{_as_given(rows).lower()}: {_either(given)}"] if given else [])])
+
+
+def with_seeds(rows: "Sequence[Row]") -> "list[Row]":
+    """Rows that say how many seeds they have, where that differs from most.
 
     Rows of given networks are many, and were not trained: beside others they are counted together.
     """
-    counts = [{cell.seeds for cell in row.cells if cell.seeds} for row in rows]
-    trained = [own for row, own in zip(rows, counts, strict=True) if own and not row.network]
-    tally = Counter(n for own in trained or counts for n in own)
-    if not tally:
-        return ""
-    usual = max(tally, key=lambda n: (tally[n], n))
-    words = ["One seed" if usual == 1 else f"Mean over {usual} seeds"]
-    if are_given(rows):
-        words = [f"{_as_given(rows)}, {'one seed' if usual == 1 else f'mean over {usual} seeds'}"]
-    differing: dict[str, set[int]] = {}
-    for row, own in zip(rows, counts, strict=True):
-        if own - {usual}:
-            name = _as_given(rows).lower() if trained and row.network else row.name
-            differing[name] = differing.get(name, set()) | own
-    return "; ".join([*words, *(f"{name}: {' or '.join(map(str, sorted(own)))}" for name, own in differing.items())])
+    usual = _usual_seeds(rows)
+    marked = []
+    for row in rows:
+        differs = bool(_counts(row) - {usual}) and (not row.network or are_given(rows))
+        one = _counts(row) == {1}
+        marked.append(replace(row, seeds=f"{_either(_counts(row))} seed{'' if one else 's'}" if differs else ""))
+    return marked
+
+
+def _usual_seeds(rows: "Sequence[Row]") -> int | None:
+    """That of most rows that were trained, or else of all; the larger of equals; None if no run succeeded."""
+    trained = [row for row in rows if not row.network and _counts(row)]
+    tally = Counter(n for row in trained or rows for n in _counts(row))
+    return max(tally, key=lambda n: (tally[n], n)) if tally else None
+
+
+def _counts(row: "Row") -> set[int]:
+    return {cell.seeds for cell in row.cells if cell.seeds}
+
+
+def _mean_over(rows: "Sequence[Row]", count: int) -> str:
+    words = "one seed" if count == 1 else f"mean over {count} seeds"
+    return f"{_as_given(rows)}, {words}" if are_given(rows) else words.capitalize()
+
+
+def _either(counts: set[int]) -> str:
+    return " or ".join(map(str, sorted(counts)))
 
 
 def are_given(rows: "Sequence[Row]") -> bool:

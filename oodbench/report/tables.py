@@ -16,8 +16,10 @@ from oodbench.report.averages import Groups, averages
 from oodbench.report.cells import Cell, mark_best, measured, plain
 from oodbench.report.evidence import Evidence
 from oodbench.report.groups import by_paper, groups_of, is_given
-from oodbench.report.numbers import Number
+from oodbench.report.names import method_name, row_names
 from oodbench.report.origins import replaced
+from oodbench.report.rows import REPORTED, Entry, PrintedRow, Row
+from oodbench.report.spelling import suite_in_words
 from oodbench.results import selection as model_selection
 from oodbench.results.ledger import Ledger, Place, as_ledger, in_order, methods_of
 from oodbench.results.measurement import Runs
@@ -26,68 +28,13 @@ from oodbench.results.resampling import ACCURACIES
 from oodbench.results.result import MethodRun, Result
 from oodbench.results.samples import Sample
 
-__all__ = ["DEFAULT_METRICS", "GROUPS", "Cell", "Entry", "PrintedRow", "Row", "Table", "build", "plain"]
+__all__ = [
+    "DEFAULT_METRICS", "GROUPS", "REPORTED", "Cell", "Entry", "PrintedRow", "Row", "Table", "build", "method_name",
+    "plain",
+]  # fmt: skip
 DEFAULT_METRICS = ("covariate_acc", "id_acc", "fpr95", "auroc")
 SELF_EXPLANATORY = ("id_acc", "auroc")
-REPORTED = "reported"  # what stands before the numbers of the source that a table belongs to
 TRANSDUCTIVE = "What learns with wild data saw unlabelled images of the held-out domain: those rows are transductive."
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What a table prints in one place."""
-
-    text: str
-    error: str = ""
-    note: str = ""
-    best: bool = False
-
-
-@dataclass(frozen=True)
-class PrintedRow:
-    """What a table prints beside each other: a row, or what is reported of it."""
-
-    heads: tuple[str, ...]
-    entries: list[Entry]
-    is_measured: bool
-
-
-@dataclass(frozen=True)
-class Row:
-    method: str
-    group: str
-    cells: list[Cell]  # every metric of the first setting, then of the second, ...
-    heads: tuple[str, ...]
-    trainer: str = ""
-    network: str = ""  # the name of one that was given; empty where one was trained
-
-    @property
-    def name(self) -> str:
-        return " ".join(self.heads)
-
-    @cached_property
-    def lines(self) -> list[PrintedRow]:
-        """What was measured; below it what is reported, and the difference."""
-        entries = [Entry(c.percent, c.margin_percent, c.note, c.best) for c in self.cells]
-        printed = [PrintedRow(self.heads, entries, True)]
-        lines = list(dict.fromkeys(_line_of(number) for cell in self.cells for number in cell.reported))
-        for line in lines:
-            numbers = [next((n for n in cell.reported if _line_of(n) == line), None) for cell in self.cells]
-            source, is_comparable = line
-            is_first = is_comparable and line == lines[0]
-            printed.append(self._below(REPORTED if is_first else source, [_reported_entry(n) for n in numbers]))
-            if is_first:
-                printed.append(self._below("difference", [_difference_entry(cell) for cell in self.cells]))
-        return printed
-
-    def _below(self, label: str, entries: list[Entry]) -> PrintedRow:
-        return PrintedRow((*[""] * (len(self.heads) - 1), label), entries, False)
-
-
-def method_name(method: MethodRun) -> str:
-    """As the paper would write it, on one line: Mixup + KNN (knn.k=5)."""
-    changed = ", ".join(method.changed)
-    return plain(method.display) + (f" ({changed})" if changed else "")
 
 
 def printed_name(method: str, display: str = "") -> str:
@@ -100,22 +47,6 @@ def printed_name(method: str, display: str = "") -> str:
 def display_of(result: Result) -> str:
     """The name as its author spells it, on one line."""
     return plain(result.config.method.display)
-
-
-def _line_of(number: Number) -> tuple[str, bool]:
-    """What stands before the numbers of a source, and whether they compare with ours."""
-    return number.label if number.is_comparable else f"{REPORTED} ({number.settings[0]})", number.is_comparable
-
-
-def _reported_entry(number: Number | None) -> Entry:
-    return Entry("") if number is None else Entry(number.text, number.error_text, number.note)
-
-
-def _difference_entry(cell: Cell) -> Entry:
-    if cell.difference is None:
-        return Entry("")
-    text = f"{100 * cell.difference:+.{cell.reported[0].decimals}f}"
-    return Entry(text.replace("-", "−") if float(text) else text[1:])
 
 
 @dataclass(frozen=True)
@@ -134,6 +65,7 @@ class Table:
     reported_notes: tuple[str, ...] = ()
     marks_best: bool = True
     has_groups: bool = True  # false where rows stand in one order, whatever their groups
+    suite_in_words: str = ""
 
     def __repr__(self) -> str:
         counts = f"rows {len(self.rows)}, settings {len(self.settings)}, metrics {len(self.metrics)}"
@@ -153,7 +85,7 @@ class Table:
     def marks(self) -> dict[str, str]:
         """Footnotes and their letters, in reading order; figures that share a reason share the letter."""
         entries = (entry for row in self.rows for line in row.lines for entry in line.entries)
-        notes = dict.fromkeys(entry.note for entry in entries if entry.note)
+        notes = dict.fromkeys(note for entry in entries for note in entry.notes)
         return {note: _letters(i) for i, note in enumerate(notes)}
 
     @property
@@ -165,6 +97,12 @@ class Table:
     def seeds_line(self) -> str:
         """The same, and what stands after ±."""
         return f"{self.seeds}. {sentences.intervals(self.rows, self.metrics)}".strip()
+
+    @property
+    def counts_line(self) -> str:
+        """The same for a reader of the rows, which say where they differ."""
+        counts = sentences.seeds_beside_rows(self.rows) or "No run succeeded"
+        return f"{counts}. {sentences.intervals(self.rows, self.metrics)}".strip()
 
     @property
     def definitions(self) -> str:
@@ -204,6 +142,7 @@ def build(
     images: bool = True,
     sort: str | None = None,
     groups: Groups | None = None,
+    average: bool = False,
 ) -> list[Table]:
     """A table per suite, two where domains are held out with and without a semantic set.
 
@@ -212,6 +151,7 @@ def build(
     checkpoint of results that have several, None takes them as they were at the end. Without `images` no raw scores are
     read, and intervals are over seeds alone. `sort` is a metric, shown or not, by which all rows stand, best first and
     without groups; a table whose results lack it keeps its order. `groups` are those of the suite, where it is at hand.
+    With `average`, means over the settings of a table stand in their place.
     """
     for name in (*(metrics or ()), *([] if sort is None else [sort])):
         if name not in METRICS:
@@ -223,11 +163,12 @@ def build(
     by = None if sort is None else METRICS[sort]
     tables = []
     for suite, ledger in as_ledger(results).suites.items():
-        origins = replaced(ledger.results)
+        origins, words = replaced(ledger.results), suite_in_words(ledger.newest)
         if selection is None:
-            table = _table(suite, _lowest(ledger.last_runs, lowest), shown, images, by, groups)
+            table = _table(suite, _lowest(ledger.last_runs, lowest), shown, images, by, groups, average)
             caption = sentences.given_networks(ledger.last_runs)
-            tables.append(replace(table, caption=caption, notes=(*table.notes, *origins)))
+            table = replace(table, caption=caption, suite_in_words=words)
+            tables.append(replace(table, notes=(*table.notes, *origins)))
             continue
         kinds = model_selection.by_protocol(ledger)
         for some, last_only in kinds:
@@ -235,9 +176,10 @@ def build(
             sentence = model_selection.describe(selected.values(), selection, last_only)
             networks = sentences.given_networks(selected)
             caption = " ".join(filter(None, [networks, sentence, TRANSDUCTIVE if last_only else ""]))
-            table = _table(suite, _lowest(selected, lowest), shown, images, by, groups)
+            table = _table(suite, _lowest(selected, lowest), shown, images, by, groups, average)
             part = "with a semantic set" if last_only and len(kinds) > 1 else ""
-            tables.append(replace(table, part=part, caption=caption, notes=(*table.notes, *origins)))
+            table = replace(table, part=part, caption=caption, suite_in_words=words)
+            tables.append(replace(table, notes=(*table.notes, *origins)))
     if by is not None and all(table.has_groups for table in tables):
         raise UserError(f"no result here has '{by.name}' to sort by; choose another metric")
     return tables
@@ -255,14 +197,17 @@ def _lowest(runs: Mapping[Place, Runs], seeds: int | None) -> dict[Place, Runs]:
 
 def _table(
     suite: str, runs: Mapping[Place, Runs], asked: list[Metric] | None, images: bool, by: Metric | None,
-    groups: Groups | None,
+    groups: Groups | None, average: bool,
 ) -> Table:  # fmt: skip
     metrics = _recorded(runs) if asked is None else asked
     methods = by_paper(methods_of(runs))
     row_groups = groups_of(methods)
-    names = {label: method_name(method) for label, method in methods.items()}
+    names = row_names(methods)
     settings = in_order(runs)
-    columns = {setting: [setting] for setting in settings} | averages(runs, settings, groups)
+    means = averages(runs, settings, groups)
+    columns = {setting: [setting] for setting in settings} | means
+    if average and len(settings) > 1:
+        columns = means or {sentences.AVERAGE: settings}
     evidence, twins = Evidence(runs, metrics, images), sentences.unparted(names, runs)
 
     def cell(label: str, title: str, metric: Metric) -> Cell:
@@ -277,7 +222,7 @@ def _table(
         for (label, method), cells in zip(methods.items(), grid, strict=True)
     ]
     shares = sentences.one_network(names, runs) if any(metric.name in ACCURACIES for metric in metrics) else []
-    table = Table(suite, list(columns), metrics, rows, notes=tuple(shares))
+    table = Table(suite, list(columns), metrics, sentences.with_seeds(rows), notes=tuple(shares))
     return table if by is None else _sorted(table, by, runs, settings)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from oodbench.errors import UserError
+from oodbench.errors import UserError, unknown
 from oodbench.results.measurement import Runs, last_runs
 from oodbench.results.result import MethodRun, Result
 
@@ -39,6 +39,26 @@ class Ledger:
 
     def filtered(self, wanted: Callable[[Result], bool]) -> "Ledger":
         return Ledger([each for each in self.results if wanted(each)], self.problems)
+
+    def narrowed(
+        self,
+        suites: Sequence[str] = (),
+        settings: Sequence[str] = (),
+        methods: Sequence[str] = (),
+        seeds: Sequence[int] | None = None,
+    ) -> "Ledger":
+        """What these names leave, as tables have them; none named is all. A name that nothing has is refused."""
+        rest = self._of("suite", suites, lambda each: each.suite_label)
+        rest = rest._of("setting", settings, lambda each: each.setting)
+        rest = rest._of("seed", [] if seeds is None else [*map(str, seeds)], lambda each: str(each.seed))
+        return rest._of("method", methods, lambda each: each.method)
+
+    def _of(self, kind: str, names: Sequence[str], name_of: Callable[[Result], str]) -> "Ledger":
+        known = {name_of(each) for each in self.results} if names else set()
+        for name in names:
+            if name not in known:
+                raise unknown(f"{kind} of these results", name, known)
+        return self.filtered(lambda each: name_of(each) in names) if names else self
 
     @cached_property
     def suites(self) -> "dict[str, Ledger]":

@@ -8,6 +8,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,8 @@ from oodbench.results.resampling import DRAWS
 from oodbench.results.result import Result, Unreadable, read_scores
 from oodbench.results.samples import Interval, Sample
 
-__all__ = ["DRAWS", "Column", "Difference", "Interval", "Sample", "average", "columns", "compare", "interval",
-           "mean_difference", "not_distinguishable", "ranks"]  # fmt: skip
+__all__ = ["DRAWS", "Column", "Difference", "Interval", "Sample", "average", "columns", "compare", "different_pairs",
+           "interval", "mean_difference", "not_distinguishable", "ranks"]  # fmt: skip
 # The parts that are drawn by lot from one pool, where a data set has no test part of its own.
 POOLS = {
     "id": ("labelled", "wild_id", "id_validation", "mixed_id", "id"),
@@ -130,6 +131,19 @@ def not_distinguishable(column: Column) -> set[str]:
     equals = {name for name, mean in means.items() if mean == means[best]}
     _, _, adjusted = _tested(column, best)
     return equals | {name for name, p in adjusted.items() if p >= significance.LEVEL}
+
+
+def different_pairs(column: Column) -> set[frozenset[str]] | None:
+    """Which two methods differ, paired, after Holm over all pairs; None where there is nothing to judge any of them by.
+
+    Methods of equal content, one network's accuracies say, are no pair: leave out all but one of them.
+    """
+    pairs = {
+        frozenset(pair): _shared(*(column.samples[name] for name in pair)) for pair in combinations(column.samples, 2)
+    }
+    p_values = {pair: samples.p_value(*both) for pair, both in pairs.items() if both[0].values}
+    adjusted = significance.holm({pair: p for pair, p in p_values.items() if p is not None})
+    return {pair for pair, p in adjusted.items() if p < significance.LEVEL} if adjusted else None
 
 
 def ranks(column: Column) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """Carries out what a plan has left to do, with the engine that fits."""
 
 import os
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from oodbench.errors import UserError
@@ -30,21 +31,22 @@ def execute(plan: Plan, device: "torch.device", reporter: Reporter) -> list[Resu
     schedule = Schedule.of(tasks_of(plan, costs.trainings, costs.cell))
     claims = Claims(plan.folder, reporter, plan.request.take_over)
     driver = Driver(plan, schedule, reporter, claims, plan.request.timeout)
-    engine = _engine(plan, device, driver, costs.of(plan))
     cells = plan.todo if plan.only is None else []
-    reporter.begin(len(cells), engine.slots)
-    try:
-        drive(schedule, engine, driver)
-    except KeyboardInterrupt:
-        reporter.note(f"{len(cells) - len(driver.new)} of {len(cells)} cells are left")
-        raise
-    finally:
-        engine.close()
-        driver.close()
-        reporter.end()
+    with closing(driver), closing(_engine(plan, device, driver, costs.of(plan))) as engine:
+        reporter.begin(len(cells), engine.slots)
+        try:
+            drive(schedule, engine, driver, ahead=0)  # on this machine no task has to travel
+        except KeyboardInterrupt:
+            reporter.note(f"{len(cells) - len(driver.new)} of {len(cells)} cells are left")
+            raise
+        finally:
+            reporter.end()
     if driver.given_up:
         key, why = next(iter(driver.given_up.items()))
-        raise UserError(f"{len(driver.given_up)} cells have no result; the first, '{plan.cell(key)}': {why}")
+        raise UserError(
+            f"{len(driver.given_up)} cells have no result; the first, '{plan.cell(key)}': {why}; the same command "
+            "tries them again"
+        )
     if plan.only is not None and driver.failures:  # which no cell tells here
         key, failure = next(iter(driver.failures.items()))
         name = training_name(plan.training(key))
@@ -69,24 +71,24 @@ def _engine(plan: Plan, device: "torch.device", driver: Driver, seconds: float) 
 
 
 def _devices(plan: Plan, device: "torch.device", seconds: float) -> list[str]:
-    """One for each worker: as many as were asked for or, on CPUs, as there are cores and trainings."""
+    """One for each worker: as many as were asked for or, on CPUs, as there are cores; at most one for each training."""
     asked, trainings = plan.request, len(plan.all_trainings)
     if device.type == "cpu":
         slots = max(1, len(_cores()) // plan.suite.threads)
-        chosen = asked.workers or (min(slots, trainings) if seconds > SHORT else 1)
-        return [str(device)] * chosen
-    import torch
+        chosen = asked.workers or (slots if seconds > SHORT else 1)
+        return [str(device)] * min(chosen, trainings)
+    found = [str(device)]
+    if device.type == "cuda" and device.index is None:
+        import torch
 
-    found = (
-        [str(device)] if device.index is not None else [f"{device.type}:{i}" for i in range(torch.cuda.device_count())]
-    )
+        found = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
     chosen, most = asked.workers or 1, len(found) * asked.per_device
     if chosen > most:
         raise UserError(
             f"{chosen} workers for {len(found)} devices with {asked.per_device} each; choose --workers {most}, or more "
             "with --per-device"
         )
-    return [found[i % len(found)] for i in range(chosen)]
+    return [found[i % len(found)] for i in range(min(chosen, trainings))]
 
 
 def _cores() -> set[int] | range:

@@ -6,7 +6,7 @@ that share a results folder leave to each other what one of them holds.
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -24,7 +24,8 @@ from oodbench.running.reporting import Reporter, training_name
 from oodbench.running.schedule import Schedule
 from oodbench.running.tasks import Failure, Message, Send, Task
 
-LOOK = 0.5  # seconds between looks at the clock and at what other processes hold
+LOOK = 0.5  # seconds between looks at the clock
+RETRY = 2.0  # seconds between looks at what other processes hold
 Admission = Literal["go", "later", "done"]
 
 
@@ -54,16 +55,25 @@ class Home(Protocol):
     def look(self, engine: Engine) -> None: ...
 
 
-def drive(schedule: Schedule, engine: Engine, home: Home) -> None:
-    """Keep an engine busy until every task has ended, with one task more than it has slots for."""
+def drive(schedule: Schedule, engine: Engine, home: Home, ahead: int = 1) -> None:
+    """Keep an engine busy until every task has ended.
+
+    It has tasks for its slots, and some `ahead`, so that no slot waits for the next one to travel.
+    """
+    retried = time.monotonic()
     while not schedule.finished:
-        while len(schedule.under_way) <= engine.slots and (task := schedule.next()) is not None:
+        if time.monotonic() - retried > RETRY:
+            retried = time.monotonic()
+            schedule.recall()
+        while len(schedule.under_way) < engine.slots + ahead and (task := schedule.next()) is not None:
             _begin(task, schedule, engine, home, wait=False)
         if schedule.under_way:
             engine.wait(LOOK, home.hear)
             home.look(engine)
         elif (task := schedule.next_postponed()) is not None:
             _begin(task, schedule, engine, home, wait=True)
+        else:
+            assert schedule.finished, "tasks are left that wait for none"
 
 
 def _begin(task: Task, schedule: Schedule, engine: Engine, home: Home, wait: bool) -> None:
@@ -112,7 +122,7 @@ class Driver:
             self._locks[task.training] = lock
         if self._is_left(task):
             return "go"
-        self._close(task)
+        self._leave(task)
         return "done"
 
     def _is_left(self, task: Task) -> bool:
@@ -185,52 +195,64 @@ class Driver:
         if message.weights is not None:
             write_bytes(weights_file(task.training, self.plan.folder), message.weights)
         self.schedule.ended(task)
-        self._close(task)
+        self._leave(task)
 
-    def _close(self, task: Task, in_its_place: int = 0) -> None:
-        """Forget a task that is no longer under way; the lock of its training goes with its last one."""
-        self.reporter.busy(self._workers.pop(task.name, ""), "")
+    def _leave(self, task: Task, again: Sequence[Task] = ()) -> None:
+        """Forget a task that is no longer under way; the lock of its training goes with its last one.
+
+        These are still to do in its place.
+        """
+        if (worker := self._workers.pop(task.name, None)) is not None:
+            self.reporter.busy(worker, "")
         self._since.pop(task.name, None)
-        self._outlook.end(task)
+        self._outlook.end(task, again)
         self.reporter.outlook(self._outlook.seconds)
-        self._left[task.training] += in_its_place - 1
+        self._left[task.training] += len(again) - 1
         if not self._left[task.training] and task.training in self._locks:
             self._locks.pop(task.training).close()
 
-    def _lose(self, task: Task, why: str, for_good: bool = False) -> None:
+    def _lose(self, task: Task, why: str) -> None:
         """A worker is gone. What it was at is tried again, or has failed for good.
 
-        A scoring that was lost twice is tried cell by cell, so that one that ends its worker fails alone. What has
-        failed goes out once more, with the failure, so that its results are written as those of any failure.
+        A scoring that was lost twice is tried cell by cell, so that one that ends its worker fails alone.
         """
-        left = tuple(key for key in task.cells if key not in self._scored)
-        groups: list[tuple[str, ...]] = [left] if self.schedule.losses(task) == 0 else [(key,) for key in left]
-        if for_good:  # cells are scored in their order
-            groups = [left[:1], left[1:]]
-        again = self.schedule.lost(task, groups)
-        self._close(task, len(again))
-        for i, each in enumerate(again):
-            if self.schedule.has_failed(each) or (for_good and i == 0):
-                failure = Failure(
-                    why if for_good else f"its worker was lost {self.schedule.losses(each)} times: {why}", ""
-                )
-                into, key = (self.failures, each.training) if each.kind == "train" else (self._failing, each.name)
-                into[key] = failure
-        name = training_name(self._trainings[task.training])
+        left = self._without_result(task)
+        again = self.schedule.lost(task, [left] if not self.schedule.losses(task) else [(key,) for key in left])
+        self._leave(task, again)
+        failed = [each for each in again if self.schedule.has_failed(each)]
+        for each in failed:
+            self._fail(each, f"its worker was lost {self.schedule.losses(each)} times: {why}")
         if not again:
             self.given_up |= dict.fromkeys(left, why)
-        elif not for_good:
-            self.reporter.note(f"{name}: {why}; tried again")
+        if again or left:
+            what_next = "tried again" if again and not failed else "given up"
+            self.reporter.note(f"{training_name(self._trainings[task.training])}: {why}; {what_next}")
+
+    def _without_result(self, task: Task) -> tuple[str, ...]:
+        return tuple(key for key in task.cells if key not in self._scored)
+
+    def _fail(self, task: Task, why: str) -> None:
+        """A scoring goes out once more, with its failure, so that its results are written as those of any failure."""
+        if task.kind == "train":
+            self.failures[task.training] = Failure(why, "")
+        else:
+            self._failing[task.name] = Failure(why, "")
 
     def look(self, engine: Engine) -> None:
-        """Stop what takes longer than it may; it has failed then."""
+        """Stop what takes longer than it may: a training, or the cell that is being scored, has failed then."""
         if self.timeout is None:
             return
         now = time.monotonic()
         for name in [name for name, since in self._since.items() if now - since > self.timeout]:
             task = self.schedule.under_way[name]
+            if name in self._failing or task.training in self.failures:
+                continue  # only to write that
             engine.stop(task)
-            self._lose(task, f"it took longer than --timeout {self.timeout:g}", for_good=True)
+            left = self._without_result(task)  # in the order in which they are scored
+            again = self.schedule.stopped(task, [left[:1], left[1:]])
+            self._leave(task, again)
+            for each in again[:1]:
+                self._fail(each, f"it took longer than --timeout {self.timeout:g}")
 
     def close(self) -> None:
         for lock in self._locks.values():

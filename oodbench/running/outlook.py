@@ -14,7 +14,7 @@ class Outlook:
     tasks: Iterable[Task]
 
     _began: float = field(default_factory=time.monotonic, init=False)
-    _done: float = field(default=0.0, init=False)  # cost of the tasks that have ended
+    _done: float = field(default=0.0, init=False)  # cost of what has ended
     _share: dict[str, tuple[float, float]] = field(default_factory=dict, init=False)  # done of those under way; cost
 
     def __post_init__(self) -> None:
@@ -23,9 +23,10 @@ class Outlook:
     def advance(self, task: Task, share: float) -> None:
         self._share[task.name] = (share, task.cost)
 
-    def end(self, task: Task) -> None:
+    def end(self, task: Task, again: Iterable[Task] = ()) -> None:
+        """It is no longer under way; of one that was lost, these are still to do."""
         self._share.pop(task.name, None)
-        self._done += task.cost
+        self._done += task.cost - sum(each.cost for each in again)
 
     @property
     def seconds(self) -> float:

@@ -19,21 +19,39 @@ from oodbench.results.result import ComponentRun, GivenRun, Result
 OF_PYTHON = ("an array", "a DataLoader")  # the sources of sets that no command can name
 
 
-def command(result: Result) -> tuple[str, list[str]]:
+class Files:
+    """Methods and suites as they are today, each read once: for the commands of many results."""
+
+    def __init__(self) -> None:
+        self.registry = Registry()
+        self.suites: dict[tuple[str, str | None], Suite | None] = {}
+
+    def suite_of(self, result: Result) -> Suite | None:
+        """None where it is not here, or has changed so that it lacks the preset."""
+        place = result.suite, result.preset
+        if place not in self.suites:
+            try:
+                self.suites[place] = suites.load(*place)
+            except UserError:
+                self.suites[place] = None
+        return self.suites[place]
+
+
+def command(result: Result, files: Files | None = None) -> tuple[str, list[str]]:
     """The command, and remarks on where it may differ from what ran."""
     remarks: list[str] = []
+    files = files or Files()
     if result.config.given is not None:
-        return shlex.join(_of_given(result, result.config.given, remarks)), remarks
+        return shlex.join(_of_given(result, result.config.given, remarks, files.registry)), remarks
     words = ["oodbench", "run", "--suite", result.suite]
     if result.preset is not None:
         words += ["--preset", result.preset]
     words += ["--methods", result.config.method.name]
-    try:
-        suite, here = suites.load(result.suite, result.preset), True
-    except UserError:
-        suite, here = result.ran_suite, False
+    loaded = files.suite_of(result)
+    suite, here = loaded or result.ran_suite, loaded is not None
+    stated = _stated(suite, files.registry)
+    if not here:
         remarks.append(f"the suite '{result.suite}' is not here, or has changed; give its file after --suite")
-    stated = _stated(suite)
     method = _method_today(result, stated)
     today = _with_own_recipes(suite, stated, method).contents
     assignments = [*_method_values(result, method if here else None), *_suite_values(result, today, remarks)]
@@ -51,7 +69,7 @@ def command(result: Result) -> tuple[str, list[str]]:
     return shlex.join(words), remarks
 
 
-def _of_given(result: Result, given: GivenRun, remarks: list[str]) -> list[str]:
+def _of_given(result: Result, given: GivenRun, remarks: list[str], registry: Registry) -> list[str]:
     """What evaluates a network of the user's again, under this scorer."""
     words = ["oodbench", "evaluate"]
     method, scorer = result.config.method, result.config.method.scorer
@@ -62,7 +80,6 @@ def _of_given(result: Result, given: GivenRun, remarks: list[str]) -> list[str]:
         words += _given_sets(result, remarks)
     words += _given_network(given, remarks)
     words += ["--scorers", scorer.name]
-    registry = Registry()
     today = registry.method(scorer.name).scorer if scorer.name in registry.cards else None
     words += [word for each in _component_values(scorer, today, drawn=()) for word in ("--set", each)]
     words += ["--cpu-threads", str(result.config.threads)] if result.device.startswith("cpu") else ["--device", "cuda"]
@@ -112,9 +129,8 @@ def _given_sets(result: Result, remarks: list[str]) -> list[str]:
     return [word for kind, text in texts.items() for word in (f"--{kind}", text)]
 
 
-def _stated(suite: Suite) -> Stated:
+def _stated(suite: Suite, registry: Registry) -> Stated:
     """What the suite states for methods today; nothing where it names one that is not here."""
-    registry = Registry()
     try:
         return Stated.of(suite, registry)
     except UserError:

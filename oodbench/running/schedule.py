@@ -26,7 +26,7 @@ class Schedule:
     _after: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list), init=False)
     _rank: dict[str, tuple[int, float, int]] = field(default_factory=dict, init=False)
     _ready: list[tuple[tuple[int, float, int], str]] = field(default_factory=list, init=False)
-    _postponed: dict[str, Task] = field(default_factory=dict, init=False)
+    _postponed: list[str] = field(default_factory=list, init=False)
     _losses: dict[str, int] = field(default_factory=lambda: defaultdict(int), init=False)
 
     @classmethod
@@ -82,22 +82,23 @@ class Schedule:
 
     def postpone(self, task: Task) -> None:
         """Somebody else is at it."""
-        self._postponed[task.name] = self.under_way.pop(task.name)
+        del self.under_way[task.name]
+        self._postponed.append(task.name)
 
     def next_postponed(self) -> Task | None:
         """What somebody else is at, when nothing else is left: the others are ready again, and this is under way."""
-        if not self._postponed:
-            return None
-        first, *others = sorted(self._postponed, key=self._rank.__getitem__)
-        for name in others:
+        self.recall()
+        return self.next()
+
+    def recall(self) -> None:
+        """What somebody else was at is ready again."""
+        for name in self._postponed:
             heapq.heappush(self._ready, (self._rank[name], name))
-        self._postponed = {}
-        self.under_way[first] = self.tasks[first]
-        return self.tasks[first]
+        self._postponed = []
 
     def ended(self, task: Task) -> None:
         """Done, or failed for good; what waits for it is ready."""
-        del self.tasks[task.name], self.under_way[task.name]
+        self._leave(task)
         for name in self._after.pop(task.name, ()):
             self._waits[name] -= 1
             if not self._waits[name]:
@@ -108,18 +109,30 @@ class Schedule:
 
         Of a scoring, `groups` are the cells that have no result yet, each of which becomes a task.
         """
-        losses, rank = self._losses.pop(task.name, 0) + 1, self._rank[task.name]
-        del self.tasks[task.name], self.under_way[task.name]
+        losses = self.losses(task) + 1
+        if losses < 2 * self.tries:
+            return self._replace(task, groups, losses)
+        self.ended(task)
+        return []
+
+    def stopped(self, task: Task, groups: list[tuple[str, ...]]) -> list[Task]:
+        """As if lost, but by our own doing: nobody counts that against the cells of the task."""
+        return self._replace(task, groups, self.losses(task))
+
+    def _replace(self, task: Task, groups: list[tuple[str, ...]], losses: int) -> list[Task]:
+        self._leave(task)
         again = [task]
         if task.kind == "score":
             share = task.cost / len(task.cells)
             again = [Task("score", task.training, group, task.needs, share * len(group)) for group in groups if group]
-        if losses >= 2 * self.tries:
-            return []
+        rank = self._rank[task.name]
         for each in again:
             self.tasks[each.name], self._losses[each.name], self._rank[each.name] = each, losses, rank
             heapq.heappush(self._ready, (rank, each.name))
         return again
+
+    def _leave(self, task: Task) -> None:
+        del self.tasks[task.name], self.under_way[task.name]
 
     def losses(self, task: Task) -> int:
         return self._losses.get(task.name, 0)

@@ -4,6 +4,7 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -228,7 +229,8 @@ def set_aside(training: Training, folder: Path) -> Path:
     aside, n = path.with_suffix(".pt.unreadable"), 1
     while aside.exists():
         aside, n = path.with_suffix(f".pt.unreadable{n}"), n + 1
-    os.replace(path, aside)
+    with suppress(FileNotFoundError):  # another worker that starts from it was faster
+        os.replace(path, aside)
     return aside
 
 

@@ -48,7 +48,10 @@ def files_below(folder):
 
 def test_help_names_every_command_and_ends_in_commands_to_paste():
     out = assert_done(oodbench("--help"))
-    verbs = "run evaluate fit predict table compare list show check plot status merge remove rescore submit verify data"
+    verbs = (
+        "run evaluate fit predict table compare list show check plot report status merge remove rescore submit verify "
+        "data"
+    )
     assert re.findall(r"^    (\w+) ", out, re.MULTILINE) == verbs.split()
     assert out.endswith(EXAMPLES)
     assert assert_done(oodbench()) == out
@@ -196,7 +199,7 @@ WRONG = [
     (
         ["foo"],
         "unknown command 'foo'; known: check, check-method, compare, data, evaluate, fit, list, merge, plot, predict, "
-        "remove, rescore, run, show, status, submit, table, verify",
+        "remove, report, rescore, run, show, status, submit, table, verify",
     ),
     (["rn"], "unknown command 'rn'; did you mean 'run'?"),
     (["--nonsense"], "unrecognized arguments: --nonsense; see 'oodbench --help'"),
@@ -257,7 +260,7 @@ WRONG = [
     (["table"], "the following arguments are required: DIR; see 'oodbench table --help'"),
     (["table", "nowhere"], "there is no results folder 'nowhere'; make one with: oodbench run "),
     (["table", "{}", "--format", "latx"], "unknown format 'latx'; did you mean 'latex'?"),
-    (["table", "{}", "--format", ""], "unknown format ''; known: csv, json, latex, markdown"),
+    (["table", "{}", "--format", ""], "unknown format ''; known: csv, html, json, latex, markdown"),
     (["table", "{}", "--metrics", "auroq"], "unknown metric 'auroq'; did you mean 'auroc'"),
     (["table", "{}", "--metrics", "auroc,zzz"], "unknown metric 'zzz'; known: accepted_acc, aupr_in, "),
     (["table", "{}", "--metrics", ""], "no metrics to show; choose from: "),

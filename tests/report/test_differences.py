@@ -199,7 +199,7 @@ WRONG = [
     (["--suite", "digits"], "unknown suite of these results 'digits'; did you mean 'digits-c'?"),
     (["--setting", "x"], "unknown setting of these results 'x'; known: "),
     (["--format", "latx"], "unknown format 'latx'; did you mean 'latex'?"),
-    (["--figure", "a.gif"], "--figure a.gif is neither PNG nor PDF; give a name that ends in .png or .pdf"),
+    (["--figure", "a.gif"], "--figure a.gif is no PNG, PDF or SVG; give a name that ends in .png or .pdf or .svg"),
 ]
 
 

@@ -10,15 +10,16 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
-from command_line import assert_done, assert_refused, oodbench, python, smoke
+from command_line import assert_done, assert_refused, oodbench, plot, python, smoke
 from made_results import a_result
 from PIL import Image
 
 from oodbench.config import suite as suites
 from oodbench.report import figures
-from oodbench.report.figures import features, style
+from oodbench.report.figures import energies, features, style
 from oodbench.report.figures import margin as margin_figure
-from oodbench.report.figures.studies import NotDrawn, Study, beside_each_other, studies
+from oodbench.report.figures.studies import Asked, NotDrawn, Study, beside_each_other, studies
+from oodbench.report.figures.tradeoff import crowded, pareto_front
 from oodbench.results import metrics
 from oodbench.results import result as results
 from oodbench.results.folder import read_folder
@@ -58,13 +59,14 @@ def markers(drawing):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Of runs of a second: three methods, margins one by one and chosen among, two ratios, and a second setting."""
+    """Of runs of a second: three methods, margins one by one and chosen among, two ratios, two shifts, two sets."""
     home = tmp_path_factory.mktemp("plots") / "res"
     assert_done(smoke(home, "msp,woods,scone", "--setting", "unseen-digits"))
     assert_done(smoke(home, "msp", "--setting", "photo-patches"))
     for margin in ("0", "-2", "auto"):
         assert_done(smoke(home, "scone", "--set", f"scone.margin={margin}", "--setting", "unseen-digits"))
     assert_done(smoke(home, "woods", "--setting", "unseen-digits,pi_c=0.1"))
+    assert_done(smoke(home, "woods", "--setting", "unseen-digits,covariate=blur"))
     return home
 
 
@@ -90,9 +92,10 @@ def test_the_trade_off_shows_means_over_seeds_in_percent():
     assert np.allclose(bars[0][0], [[40 - wide, 75], [40 + wide, 75]])
     assert np.allclose(bars[1][0], [[40, 75 - high], [40, 75 + high]])
     axes = drawing.figure.axes[0]
-    assert axes.get_xlabel() == "FPR ↓ (%)" and axes.get_ylabel() == "OOD Acc. ↑ (%)"
-    title = drawing.figure.get_suptitle()
-    assert title.startswith("cifar, svhn: ") and "seed" in title
+    assert axes.get_xlabel() == "FPR ↓ (%)" and axes.get_ylabel() == "OOD accuracy ↑ (%)"
+    assert drawing.figure.get_suptitle() == ""
+    titled = figures.draw("tradeoff", studies(found, [])[0], is_titled=True).figure.get_suptitle()
+    assert " ".join(titled.split()) == "cifar, SVHN, Gaussian noise of severity 1: mean over 2 seeds; SCONE: 1"
 
 
 def test_labels_of_a_crowd_overlap_neither_each_other_nor_any_marker():
@@ -101,21 +104,48 @@ def test_labels_of_a_crowd_overlap_neither_each_other_nor_any_marker():
         result(f"method-{i:02}", covariate_acc=a, fpr95=f) for i, (a, f) in enumerate(rng.normal(0.5, 0.02, (14, 2)))
     ]
     crowd += [result("far-away", covariate_acc=0.1, fpr95=0.9), result("twin", covariate_acc=0.1, fpr95=0.9)]
-    drawing = drawn("tradeoff", crowd)
-    axes = drawing.figure.axes[0]
-    renderer = drawing.figure.canvas.get_renderer()
-    texts = {text.get_text(): text.get_window_extent(renderer) for text in axes.texts}
-    assert len(texts) == 14 + 1 + 1 and {"better", "far-away, twin", "method-00"} <= set(texts)
-    inside = axes.get_window_extent(renderer)
-    for name, box in texts.items():
-        assert [other for other, b in texts.items() if other != name and box.overlaps(b)] == []
-        assert inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
-        assert box.count_contains(axes.transData.transform(markers(drawing)[DETECTION])) == 0, name
+    for width in (3.25, 6.75):
+        figure = figures.draw("tradeoff", studies(crowd, [])[0], width=width).figure
+        renderer = figure.canvas.get_renderer()
+        panels = [{t.get_text(): t.get_window_extent(renderer) for t in axes.texts} for axes in figure.axes]
+        assert set(panels[0]) == {"far-away, twin"} and set(panels[1]) == {f"method-{i:02}" for i in range(14)}
+        for axes, texts in zip(figure.axes, panels, strict=True):
+            inside = axes.get_window_extent(renderer)
+            (points,) = [line.get_xydata() for line in axes.lines if line.get_label() == DETECTION]
+            for name, box in texts.items():
+                assert [other for other, b in texts.items() if other != name and box.overlaps(b)] == []
+                assert inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
+                assert box.count_contains(axes.transData.transform(points)) == 0, name
+
+
+def test_a_crowd_is_enlarged_and_an_even_spread_is_not():
+    crowd = [(float(x), 95 + x / 50) for x in range(0, 50, 5)]
+    assert crowded([*crowd, (1.0, 60.0), (2.0, 78.0)]) == ((0.0, 45.0), (95.0, 95.9))
+    assert crowded(crowd) is None
+    assert crowded([(0.0, 50.0), (1.0, 90.0)]) is None
+
+
+def test_the_front_is_what_no_other_point_beats_in_both():
+    points = [(10.0, 50.0), (20.0, 70.0), (15.0, 40.0), (20.0, 60.0), (30.0, 70.0), (30.0, 80.0)]
+    assert pareto_front(points) == [(10.0, 50.0), (20.0, 70.0), (30.0, 80.0)]
+
+
+def test_scorers_of_one_network_are_no_trade_off():
+    found = [result(name, fpr95=fpr95) for name, fpr95 in (("msp", 0.1), ("knn", 0.2), ("vim", 0.3))]
+    with pytest.raises(NotDrawn, match="all 3 methods score the same networks and have one accuracy; ranks shows"):
+        drawn("tradeoff", found)
 
 
 def test_scorers_are_one_group_of_the_figure_whatever_they_read():
     found = [result(name, fpr95=fpr95) for name, fpr95 in (("msp", 0.1), ("knn", 0.2), ("vim", 0.3))]
+    found.append(result("scone", group=WILD, covariate_acc=0.6))
     assert sorted(markers(drawn("tradeoff", found))[DETECTION]) == [[10, 50], [20, 50], [30, 50]]
+
+
+def test_methods_of_two_groups_at_one_point_share_a_label():
+    found = [result("energy"), result("erm", group="OOD generalization"), result("scone", group=WILD, fpr95=0.1)]
+    found[2] = replace(found[2], metrics={**found[2].metrics, "covariate_acc": 0.7})
+    assert {t.get_text() for t in drawn("tradeoff", found).figure.axes[0].texts} == {"Energy, ERM", "SCONE"}
 
 
 def test_the_groups_differ_without_colour():
@@ -135,7 +165,7 @@ def test_only_the_configuration_run_last_counts_and_failed_runs_do_not():
 
 
 def test_variants_of_a_method_that_is_there_are_left_out_and_told():
-    found = [result("scone"), result("scone,margin=-1"), result("knn,k=5"), result("msp")]
+    found = [result("scone", covariate_acc=0.6), result("scone,margin=-1"), result("knn,k=5"), result("msp")]
     drawing = drawn("tradeoff", found)
     assert {r.method for r in drawing.sources} == {"scone", "knn,k=5", "msp"}
     assert "Left out: scone,margin=-1." in drawing.caption
@@ -146,7 +176,7 @@ def test_variants_of_a_method_that_is_there_are_left_out_and_told():
 
 def test_a_name_that_looks_like_mathematics_is_drawn_as_it_stands():
     drawing = drawn("tradeoff", [result(r"$\broken{$", covariate_acc=0.4), result("msp")])
-    assert style.encode(drawing, None)["png"].startswith(b"\x89PNG")
+    assert style.encode(drawing, None, ["png"])["png"].startswith(b"\x89PNG")
     assert r"$\broken{$" in [text.get_text() for text in drawing.figure.axes[0].texts]
 
 
@@ -159,25 +189,27 @@ def test_the_ratio_is_taken_from_the_setting_and_a_sweep_is_one_study():
     drawing = drawn("ratio", found, setting=0)
     assert curve(drawing.figure.axes[0], "SCONE") == ([0.1, 0.5], [60, 80])
     assert {r.method for r in drawing.sources} == {"scone"}
-    with pytest.raises(NotDrawn, match="needs a method under two shares; run it with --setting lsun,pi_c=VALUE"):
+    with pytest.raises(NotDrawn, match="needs a method under two shares; run it with --setting SETTING,pi_c=VALUE"):
         drawn("ratio", found, setting=1)
 
 
 def test_the_margin_falls_from_left_to_right_with_the_choice_that_was_noted():
     found = [
-        result(f"scone,margin={m:g}" if m != -10 else "scone", margin=m, covariate_acc=a, weights="gone")
-        for m, a in ((-10.0, 0.9), (0.0, 0.5), (-2.0, 0.6))
+        result(f"scone,margin={m:g}" if m != -10 else "scone", margin=m, covariate_acc=a, fpr95=f, weights="gone")
+        for m, a, f in ((-10.0, 0.9, 0.0), (0.0, 0.5, 0.5), (-2.0, 0.6, 0.2))
     ]
     shares = [{"margin": 0.0, "share": 0.5}, {"margin": -2.0, "share": 0.45}, {"margin": -10.0, "share": 0.2}]
     found.append(result("scone,margin=auto", margin="auto", notes={"margin": -10.0, "out_share": shares}))
     drawing = drawn("margin", found)
-    above, below = drawing.figure.axes
-    assert curve(above, "OOD Acc. ↑") == ([0, 1, 2], [50, 60, 90])
+    above, fpr, below = drawing.figure.axes
+    assert curve(above, "OOD accuracy") == ([0, 1, 2], [50, 60, 90])
+    assert curve(fpr, "FPR") == ([0, 1, 2], [50, 20, 0.005]) and fpr.get_yscale() == "log"  # 0 at its floor
+    assert "0 stands at half a row (0.005 %)" in drawing.caption
     assert curve(below, "out%") == ([0, 1, 2], [50, 45, 20])
     assert [label.get_text() for label in below.get_xticklabels()] == ["0", "−2", "−10"]
     assert [text.get_text() for text in below.texts] == ["chosen"] and below.texts[0].xy[0] == 2
-    assert drawing.caption.startswith("Metrics of SCONE against the margin on cifar, setting svhn.")
-    assert "as noted by the runs that chose" in drawing.caption and "is -10 (dashed" in drawing.caption
+    assert drawing.caption.startswith("SCONE against the margin on cifar, SVHN, Gaussian noise of severity 1.")
+    assert "as noted by the runs that chose" in drawing.caption and "is −10 (dashed" in drawing.caption
     assert "One seed." in drawing.caption
     again = result("scone", margin=-10.0, seed=1, covariate_acc=0.9, weights="gone")
     assert "One seed; margin −10: 2." in drawn("margin", [*found, again]).caption
@@ -214,39 +246,46 @@ def test_out_share_computed_again_is_what_the_selection_noted(folder):
 def test_the_energies_are_those_beside_the_results(folder):
     found, _ = read_folder(folder)
     drawing = drawn("energies", [r for r in found if r.setting == "unseen-digits"])
-    assert [axes.get_title().split(":")[0] for axes in drawing.figure.axes] == ["WOODS", "SCONE"]
+    assert [axes.get_title() for axes in drawing.figure.axes] == ["WOODS", "SCONE"]
     for axes, of_panel in zip(drawing.figure.axes, drawing.sources, strict=True):
         scores = results.read_scores(of_panel.path)
         outlines = [patch.get_data() for patch in axes.patches if not patch.get_fill()]
-        for split, outline in zip(("id", "covariate", "semantic"), outlines, strict=True):
-            assert math.isclose(outline.values.sum(), 100)
+        for split, outline in zip(("semantic", "covariate", "id"), outlines, strict=True):
+            heights = outline.values - outline.baseline
+            assert math.isclose(heights.max(), energies.PEAK)  # of every split, however narrow another one is
             middle = (outline.edges[:-1] + outline.edges[1:]) / 2
             width = outline.edges[1] - outline.edges[0]
-            assert abs((middle * outline.values).sum() / 100 - scores[split].scores.mean()) < width
-        kept = np.mean(scores["id"].scores <= axes.lines[0].get_xdata()[0])
-        assert abs(kept - 0.95) < 0.005
+            mean = np.clip(scores[split].scores, outline.edges[0], outline.edges[-1]).mean()
+            assert abs((middle * heights).sum() / heights.sum() - mean) < width
+        threshold = axes.lines[0].get_xdata()[0]
+        flagged = {split: np.mean(each.scores >= threshold) for split, each in scores.items()}
+        assert abs(flagged["id"] - 0.05) < 0.01
         missed = metrics.fpr95(scores["id"].scores, scores["semantic"].scores)
-        assert axes.get_title().endswith(f": FPR {100 * missed:.1f} %")
-        assert axes.get_xlabel() == "Energy (higher: more OOD)"
+        assert math.isclose(1 - flagged["semantic"], missed)
+        said = [f"{100 * flagged[split]:.1f} % flagged" for split in ("semantic", "covariate", "id")]
+        assert [text.get_text() for text in axes.texts] == said
+        assert axes.get_xlabel() == "Energy (OOD →)"
 
 
 def test_methods_beside_each_other_share_the_seed():
     found = [result(method, seed) for method in PAIR for seed in ((0, 1, 2) if method == "woods" else (1, 2))]
     study = studies(found, [])[0]
-    assert [(r.method, r.seed) for r in beside_each_other(study, [], PAIR)] == [("woods", 1), ("scone", 1)]
+    assert [(r.method, r.seed) for r in beside_each_other(study, Asked((), PAIR))] == [("woods", 1), ("scone", 1)]
     with pytest.raises(NotDrawn, match="have no seed in common; run them with the same --seeds"):
-        beside_each_other(studies([found[0], found[-1]], [])[0], [], PAIR)
-    with pytest.raises(NotDrawn, match="no results of knn; choose others with --methods"):
-        beside_each_other(study, ["knn"], PAIR)
+        beside_each_other(studies([found[0], found[-1]], [])[0], Asked((), PAIR))
+    with pytest.raises(NotDrawn, match="no successful results of knn; run some, or name others"):
+        beside_each_other(study, Asked(["knn"], PAIR))
+    others = [result(name) for name in ("knn", "msp", "vim")]
+    assert [r.method for r in beside_each_other(studies(others, [])[0], Asked((), PAIR))] == ["msp", "vim"]
 
 
 def test_one_command_draws_all_and_repeated_gives_the_same_bytes(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(features, "FEATURE_ROWS", 25)
-    out = assert_done(oodbench("plot", folder, "--out", tmp_path / "a", "--setting", "unseen-digits"))
+    out = assert_done(plot(folder, "--out", tmp_path / "a", "--setting", "unseen-digits"))
     home = tmp_path / "a" / "digits-c-smoke" / "unseen-digits"
     assert [line.split(";")[0] for line in out.splitlines()] == [f"{home / n}.png, .pdf, .txt" for n in figures.FIGURES]
     with matplotlib.rc_context({"axes.facecolor": "yellow", "xtick.labelsize": 20}):  # a user's own taste
-        assert_done(oodbench("plot", folder, "--out", tmp_path / "b", "--setting", "unseen-digits"))
+        assert_done(plot(folder, "--out", tmp_path / "b", "--setting", "unseen-digits"))
     files = sorted(path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*.*"))
     assert len(files) == 3 * len(figures.FIGURES)
     assert [f for f in files if (tmp_path / "a" / f).read_bytes() != (tmp_path / "b" / f).read_bytes()] == []
@@ -256,7 +295,7 @@ def test_one_command_draws_all_and_repeated_gives_the_same_bytes(folder, tmp_pat
         pdf = (home / f"{name}.pdf").read_bytes()
         assert pdf.startswith(b"%PDF") and b"/FontFile2" in pdf and b"/CreationDate" not in pdf
     caption, sources = (home / "energies.txt").read_text().split("\n\nMade from:\n")
-    assert "digits-c-smoke, setting unseen-digits, seed 0" in " ".join(caption.split())
+    assert "Digits-C (preset smoke), unseen digits, Gaussian noise of severity 3, seed 0" in " ".join(caption.split())
     named = [line.strip() for line in sources.splitlines()]
     assert named == [path.relative_to(folder).as_posix() for m in ("scone", "woods") for path in runs(folder, m)]
 
@@ -264,7 +303,7 @@ def test_one_command_draws_all_and_repeated_gives_the_same_bytes(folder, tmp_pat
 def test_without_weights_the_other_figures_are_written_and_it_says_which_are_missing(copy):
     shutil.rmtree(copy / "weights")
     shutil.rmtree(copy / "digits-c-smoke" / "unseen-digits" / "scone,margin=auto")
-    out = assert_done(oodbench("plot", copy, "--only", "energies,features,margin", "--setting", "unseen-digits"))
+    out = assert_done(plot(copy, "--only", "energies,features,margin", "--setting", "unseen-digits"))
     lost = f"the weights of 'woods', seed 0, are not in '{copy / 'weights'}'; train them again with --force"
     again = "oodbench run --suite digits-c --preset smoke --methods woods --setting unseen-digits --seeds 0"
     assert (
@@ -282,7 +321,7 @@ def test_missing_data_is_named(copy, monkeypatch):
         path.write_text(json.dumps(values))
     monkeypatch.setenv("OODBENCH_DATA", str(copy / "nothing"))
     monkeypatch.setenv("HOME", str(copy / "nobody"))
-    outcome = oodbench("plot", copy, "--only", "features", "--setting", "unseen-digits")
+    outcome = plot(copy, "--only", "features", "--setting", "unseen-digits")
     assert_refused(outcome, "no features: needs the images again: ", "cifar10")
 
 
@@ -291,38 +330,38 @@ def test_data_that_changed_since_is_noticed(copy):
         values = json.loads(path.read_text())
         values["data"]["parts"]["semantic"]["digest"] = "other"
         path.write_text(json.dumps(values))
-    outcome = oodbench("plot", copy, "--only", "features", "--setting", "unseen-digits")
+    outcome = plot(copy, "--only", "features", "--setting", "unseen-digits")
     assert_refused(outcome, "the part 'semantic' is not what", runs(copy, "woods")[0], "run again with --force")
 
 
 def test_damaged_scores_are_named(copy):
     scores = runs(copy, "woods")[0].with_suffix(".npz")
     scores.write_bytes(scores.read_bytes()[:100])
-    outcome = oodbench("plot", copy, "--only", "energies", "--setting", "unseen-digits")
+    outcome = plot(copy, "--only", "energies", "--setting", "unseen-digits")
     reason = "damaged: (BadZipFile: File is not a zip file)"
     assert_refused(outcome, f"the raw scores '{scores}' cannot be read: {reason}; make them again with --force")
     scores.unlink()
-    outcome = oodbench("plot", copy, "--only", "energies", "--setting", "unseen-digits")
+    outcome = plot(copy, "--only", "energies", "--setting", "unseen-digits")
     assert_refused(outcome, f"the raw scores '{scores}' are missing; make them again with --force")
 
 
 def test_wrong_words_are_refused_in_one_line(folder, tmp_path):
-    assert_refused(oodbench("plot", folder, "--only", "trade"), "unknown figure 'trade'; did you mean 'tradeoff'?")
-    assert_refused(oodbench("plot", folder, "--only", ","), "--only names no figure; choose from: tradeoff, energies")
-    assert_refused(oodbench("plot", folder, "--methods", "scoen"), "unknown method of these results 'scoen'", "'scone'")
-    assert_refused(oodbench("plot", folder, "--setting", "unseen"), "unknown setting of these results 'unseen'")
-    assert_refused(oodbench("plot", tmp_path / "none"), "there is no results folder")
-    assert_refused(oodbench("plot", tmp_path), "no results in", "oodbench run --suite digits-c")
-    assert_refused(oodbench("plot", folder, "--only", "ratio", "--setting", "photo-patches"), "nothing to draw in")
+    assert_refused(plot(folder, "--only", "trade"), "unknown figure 'trade'; did you mean 'tradeoff'?")
+    assert_refused(plot(folder, "--only", ","), "--only names no figure; choose from: tradeoff, ranks, roc, energies")
+    assert_refused(plot(folder, "--methods", "scoen"), "unknown method of these results 'scoen'", "'scone'")
+    assert_refused(plot(folder, "--setting", "unseen"), "unknown setting of these results 'unseen'")
+    assert_refused(plot(tmp_path / "none"), "there is no results folder")
+    assert_refused(plot(tmp_path), "no results in", "oodbench run --suite digits-c")
+    assert_refused(plot(folder, "--only", "ratio", "--setting", "photo-patches"), "nothing to draw in")
     (tmp_path / "file").write_text("")
-    given = ("plot", folder, "--only", "tradeoff", "--out", tmp_path / "file")
-    assert_refused(oodbench(*given), "cannot write", "choose another folder")
+    given = (folder, "--only", "tradeoff", "--out", tmp_path / "file")
+    assert_refused(plot(*given), "cannot write", "choose another folder")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
 
 
 def test_a_method_with_values_is_one_name(folder, tmp_path):
     given = ("--only", "energies", "--methods", "scone,margin=-2,msp", "--setting", "unseen-digits")
-    assert_done(oodbench("plot", folder, "--out", tmp_path, *given))
+    assert_done(plot(folder, "--out", tmp_path, *given))
     sources = (tmp_path / "digits-c-smoke" / "unseen-digits" / "energies.txt").read_text().split("Made from:\n")[1]
     assert re.findall(r"unseen-digits/(.+)/seed", sources) == ["msp", "scone,margin=-2"]
 
@@ -345,3 +384,10 @@ def test_the_command_line_waits_for_matplotlib_and_figures_for_torch():
     modules = ", ".join(f"oodbench.report.figures.{name}" for name in figures.FIGURES)
     code = f"import sys, {modules}; assert not {{'torch', 'matplotlib.pyplot'}} & {{*sys.modules}}"
     assert python("-c", code) == (0, "", "")
+
+
+def test_a_margin_that_is_a_multiple_is_no_point_of_a_sweep():
+    found = [result(f"scone,margin={m}", margin=m) for m in (0.0, -1.0)] + [result("scone,margin=0.9x", margin="0.9x")]
+    assert [label.get_text() for label in drawn("margin", found).figure.axes[0].get_xticklabels()] == ["0", "−1"]
+    with pytest.raises(NotDrawn, match="needs a method under two margins"):
+        drawn("margin", found[2:])

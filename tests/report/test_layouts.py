@@ -233,7 +233,7 @@ def test_doubtful_numbers_are_marked_and_explained_in_every_format(paper):
     for format, mark in (("text", "({})"), ("markdown", "- ({})"), ("latex", "$^{{{}}}$")):
         text = assert_done(oodbench(*show, format))
         for reason in reasons:
-            (line,) = [line for line in text.splitlines() if reason in line]
+            (line,) = [line.rpartition("raggedright ")[2] for line in text.splitlines() if reason in line]
             letter = line.removeprefix("- ").strip("($^{")[0]
             assert line.startswith(mark.format(letter))
             assert text.count(f"({letter})" if format != "latex" else f"$^{{{letter}}}$") > 1

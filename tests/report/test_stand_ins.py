@@ -37,7 +37,7 @@ def shown(*results):
 
 def test_the_paper_s_numbers_stand_below_ours_without_a_difference():
     table = shown(effect("erm", (72.5, 84.8, 78.7, 78)), effect("bn-adapt"), effect())
-    assert heads(table) == ["ERM", "reported (svhn)", "SCONE", "reported (svhn)", "BN-adapt"]
+    assert heads(table) == ["ERM", "reported (SVHN)", "SCONE", "reported (SVHN)", "BN-adapt"]
     assert [entry.text for entry in table.rows[1].lines[1].entries] == ["84.69", "94.65", "10.86", "97.84"]
     assert all(cell.difference is None for row in table.rows for cell in row.cells)
 
@@ -52,7 +52,7 @@ def test_a_line_says_how_the_two_settings_differ():
 def test_only_the_setting_that_stands_in_has_numbers_beside_it():
     for other in (effect(preset="smoke"), effect(changed={"severity": 2}), effect(method="scone,margin=-3")):
         assert heads(shown(other))[1:] == [] and "Nothing is reported" in shown(other).reported_notes[0]
-    assert heads(shown(effect(changed={"pi_c": 0.9}))) == ["SCONE", "reported (svhn,pi_c=0.9)"]
+    assert heads(shown(effect(changed={"pi_c": 0.9}))) == ["SCONE", "reported (SVHN, π_c = 0.9)"]
 
 
 def test_numbers_of_the_very_setting_keep_their_difference():
@@ -71,7 +71,7 @@ def test_records_say_whose_setting_is_reported():
 def test_with_reported_shows_them_on_the_command_line(tmp_path):
     folder = save([effect("erm", (72.5, 84.8, 78.7, 78)), effect("woods", (62.9, 84.1, 22, 96))], tmp_path)
     text = assert_done(oodbench("table", folder, "--with", "reported", "--format", "text"))
-    assert "    reported (svhn)" in text and "difference" not in text
+    assert "    reported (SVHN)" in text and "difference" not in text
     assert LINE.format(", ERM loses 12.3 points to the shift") in text
     assert "reported" not in assert_done(oodbench("table", folder))
 
@@ -104,7 +104,7 @@ def test_the_table_of_a_run_has_them_too(tmp_path, capsys):
     plan.request = replace(command.request(), selection="training-domain")
     command._print_tables(plan)
     printed = capsys.readouterr().out
-    assert "reported (svhn)" in printed and "compare in direction alone" in printed
+    assert "reported (SVHN)" in printed and "compare in direction alone" in printed
     home = tmp_path / "cifar10-c-cpu-effect-released"
     for name in ("table.md", "table.tex"):
         assert "compare in direction alone" in (home / name).read_text()

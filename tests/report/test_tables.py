@@ -109,7 +109,7 @@ def test_rows_stand_in_the_order_of_the_paper():
         "*OOD detection: distances*", "Mahalanobis", "KNN", "KNN (k=5)", "*OOD detection: gradients*", "ODIN",
         "*OOD detection*", "alpha-x", "beta",
         "*OOD generalization*", "ERM", "Mixup", "Mixup + KNN", "IRM", "VREx", "alpha",
-        "*Learning with wild data*", "OE", "Energy (w. outlier)", "WOODS", "SCONE", "SCONE (margin=-5)", "BN-adapt",
+        "*Learning with wild data*", "OE", "Energy (w. outlier)", "WOODS", "SCONE", "SCONE (η = −5)", "BN-adapt",
         "*Another group*", "zzz",
     ]  # fmt: skip
 
@@ -211,16 +211,27 @@ def test_calibration_is_shown_beside_a_dash_for_results_without_confidences():
     assert "ID ECE" in build([known], shown)[0]._repr_html_()
 
 
-def test_unequal_numbers_of_seeds_are_told():
+def test_rows_with_other_numbers_of_seeds_than_most_say_so_themselves():
     results = [result(m, seed) for m in ("msp", "odin") for seed in range(3)] + [result("knn", s) for s in range(2)]
-    assert "Mean over 3 seeds; KNN: 2." in markdown(results)
+    text = markdown(results)
+    assert "Mean over 3 seeds, or as many as a row says." in text and "KNN:" not in text
+    assert [name for name in names(text) if "*" not in name] == ["MSP", "KNN, 2 seeds", "ODIN"]
     results += [result("knn", 0, setting="lsun"), result("odin", setting="lsun")]
-    assert "Mean over 3 seeds; KNN: 1 or 2; ODIN: 1 or 3." in markdown(results)
+    text = markdown(results)
+    assert [name for name in names(text) if "*" not in name] == ["MSP", "KNN, 1 or 2 seeds", "ODIN, 1 or 3 seeds"]
+    for format in ("text", "latex", "html"):
+        assert "KNN, 1 or 2 seeds" in render(build(results), format)
+    assert "seeds" not in json.loads(render(build(results), "json"))[0]["method"]
+
+
+def test_captions_of_figures_which_have_no_rows_name_the_methods_with_other_seeds():
+    results = [result(m, seed) for m in ("msp", "odin") for seed in range(3)] + [result("knn", s) for s in range(2)]
+    assert build(results)[0].seeds == "Mean over 3 seeds; KNN: 2"
 
 
 def test_the_error_is_explained_where_most_methods_have_one_seed():
     results = [result("msp"), result("odin"), result("knn", 0, auroc=0.5), result("knn", 1, auroc=0.6)]
-    assert f"One seed; KNN: 2. {SEEDS_ALONE}" in markdown(results)
+    assert f"One seed, or as many as a row says. {SEEDS_ALONE}" in markdown(results)
 
 
 def test_seeds_that_agree_to_the_last_digit_are_no_proof_of_precision():
@@ -229,25 +240,25 @@ def test_seeds_that_agree_to_the_last_digit_are_no_proof_of_precision():
 
 
 def test_the_lowest_seeds_are_kept_whether_they_failed_or_not():
-    results = [result(seed=s, auroc=s / 100) for s in (33, 31, 29)] + [result(seed=0, status="failed", error="oh")]
-    assert cells(markdown(results, seeds=3), "MSP") == ["30.00 ± 12.71 (a)"]
+    results = [result(seed=s, auroc=s / 100) for s in (83, 81, 79)] + [result(seed=0, status="failed", error="oh")]
+    assert cells(markdown(results, seeds=3), "MSP") == ["80.00 ± 12.71 (a)"]
     assert cells(markdown(results, seeds=9), "MSP") == cells(markdown(results), "MSP")
     with pytest.raises(UserError, match="a table of 0 seeds is empty; give a number from 1, or 'all'"):
         build(results, seeds=0)
 
 
 def test_of_several_configurations_the_one_run_last_is_shown_and_the_rest_counted():
-    old = [result(seed=s, variant="old", auroc=0.1, written=f"2026-08-02T00:00:0{s}") for s in range(3)]
-    new = [result(seed=0, variant="new", auroc=0.2, written="2026-08-03"), result(seed=1, variant="new", auroc=0.2)]
+    old = [result(seed=s, variant="old", auroc=0.6, written=f"2026-08-02T00:00:0{s}") for s in range(3)]
+    new = [result(seed=0, variant="new", auroc=0.7, written="2026-08-03"), result(seed=1, variant="new", auroc=0.7)]
     for results in (old + new, new + old):
         text = markdown(results)
-        assert cells(text, "MSP") == ["20.00 (a)"]
+        assert cells(text, "MSP") == ["70.00 (a)"]
         assert notes(text) == ["- (a) 3 result files of other configurations left out"]
 
 
 def test_of_one_seed_written_twice_the_newest_counts():
-    results = [result(auroc=0.2, written="2026-08-03"), result(auroc=0.1, written="2026-08-02")]
-    assert cells(markdown(results), "MSP") == ["20.00"]
+    results = [result(auroc=0.7, written="2026-08-03"), result(auroc=0.6, written="2026-08-02")]
+    assert cells(markdown(results), "MSP") == ["70.00"]
 
 
 def test_markdown_lines_up_on_a_terminal():
@@ -260,16 +271,17 @@ def test_markdown_lines_up_on_a_terminal():
 
 
 def test_text_lines_up_figures_errors_and_marks():
-    results = [result("msp", s, auroc=v) for s, v in enumerate((0.059, 0.061))]  # an error of 0.1 points
-    results += [result("knn", s, auroc=v) for s, v in enumerate((0.49, 0.51))]  # ten times as much
-    results += [result("vim", 0, auroc=0.5), result("vim", 1, status="failed", error="oh"), result("odin", auroc=0.99)]
-    text = render(build(results, ["auroc"]), "text")
+    results = [result("msp", s, id_acc=v) for s, v in enumerate((0.059, 0.061))]  # an error of 0.1 points
+    results += [result("knn", s, id_acc=v) for s, v in enumerate((0.49, 0.51))]  # ten times as much
+    results += [result("vim", 0, id_acc=0.5), result("vim", 1, status="failed", error="oh")]
+    results += [result("odin", s, id_acc=0.99) for s in range(2)]
+    text = render(build(results, ["id_acc"]), "text")
     rows = [line.rstrip() for line in text.splitlines() if line.startswith("  ") and "." in line]
     assert rows == [
-        "  MSP                              6.00 ±  1.27",
-        "  ViM                             50.00          (a)",
-        "  KNN                             50.00 ± 12.71",
-        "  ODIN                            99.00        *",
+        "  MSP           6.00 ±  1.27",
+        "  ViM, 1 seed  50.00          (a)",
+        "  KNN          50.00 ± 12.71",
+        "  ODIN         99.00        *",
     ]
 
 
@@ -284,7 +296,7 @@ def test_the_shown_metrics_are_defined_below():
 
 
 def test_csv_and_json_give_the_same_records_at_full_precision():
-    third, rest = 1 / 3, 0.33 + 0.001
+    third, rest = 2 / 3, 0.66 + 0.001
     results = [result(seed=0, auroc=third), result(seed=1, auroc=rest), result("knn", setting="b", group="G, \"'")]
     tables = build(results, ["auroc"])
     records = json.loads(render(tables, "json"))
@@ -310,14 +322,14 @@ def test_latex_has_the_look_of_the_paper():
     results = [result("msp", s, auroc=0.84 + s / 100) for s in range(3)] + [result("knn", s) for s in range(3)]
     results.append(result("scone", setting="lsun", group=WILD))
     text = render(build(results, ["auroc", "fpr95"]), "latex")
-    assert r" & \multicolumn{2}{c}{lsun} & \multicolumn{2}{c}{svhn} \\" in text
+    assert r" & \multicolumn{2}{c}{lsun} & \multicolumn{2}{c}{SVHN} \\" in text
     assert r"\cmidrule(lr){2-3}\cmidrule(lr){4-5}" in text
     assert r"\textbf{AUROC}$\uparrow$ & \textbf{FPR}$\downarrow$" in text
     assert r"\multicolumn{5}{l}{\emph{Learning with wild data}} \\" in text
     assert r"MSP & --$^{a}$ & --$^{a}$ & \textbf{85.00}$_{\pm 2.48}$ & \textbf{50.00} \\" in text
     assert "$^{a}$ not run in this setting" in text
     assert (
-        r"Mean over 3 seeds; SCONE: 1. $\pm$: half of the 95 \% interval over seeds alone" in text
+        r"Mean over 3 seeds, or as many as a row says. $\pm$: half of the 95 \% interval over seeds alone" in text
         and r"nearest 5 \%" in text
     )
 
@@ -326,7 +338,7 @@ def test_latex_puts_settings_that_do_not_fit_into_further_tables():
     text = render(build([result(setting=s) for s in "abc"]), "latex")
     assert text.count(r"\begin{table*}") == text.count(r"\end{table*}") == 2
     assert r"\multicolumn{4}{c}{b}" in text.split(r"\end{table*}")[0]
-    assert r"\label{tab:digits-c}" in text and r"\label{tab:digits-c-2}" in text and "digits-c (2 of 2)" in text
+    assert r"\label{tab:digits-c}" in text and r"\label{tab:digits-c-2}" in text and "Digits-C (2 of 2)" in text
 
 
 def test_latex_escapes_every_special_character_and_stays_ascii():

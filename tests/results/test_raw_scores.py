@@ -6,7 +6,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from command_line import assert_refused, oodbench
+from command_line import assert_refused, oodbench, plot
 from made_results import a_result, with_scores
 
 from oodbench.results.result import Unreadable, read_scores
@@ -116,9 +116,7 @@ def damaged(tmp_path):
 
 def test_a_figure_of_damaged_scores_is_refused_in_one_line(damaged):
     folder, scores = damaged
-    assert_refused(
-        oodbench("plot", folder, "--only", "energies"), f"the raw scores '{scores}' cannot be read: damaged: "
-    )
+    assert_refused(plot(folder, "--only", "energies"), f"the raw scores '{scores}' cannot be read: damaged: ")
 
 
 @pytest.mark.parametrize("command", [["table"], ["compare", "--baseline", "woods"]])

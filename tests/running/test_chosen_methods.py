@@ -215,8 +215,8 @@ def test_a_run_of_the_suites_own_list_ends_with_what_else_fits(suite_file, tmp_p
     trainers = len(planned("all-trainers").cells) - 1
     expected = [f"{scorers} scorers (--methods all-scorers) and {trainers} trainers (--methods all-trainers)"]
     assert fitting(assert_done(oodbench(*run, "--dry-run"))) == expected
-    out = assert_done(oodbench(*run))
-    assert fitting(out) == expected and out.splitlines()[-1].startswith("Also fit this suite: ")
+    done = oodbench(*run)
+    assert fitting(assert_done(done)) == expected and done.err.splitlines()[-1].startswith("Also fit this suite: ")
     for named in ("erm", "all", "all-scorers"):
         assert fitting(assert_done(oodbench(*run, "--methods", named, "--dry-run"))) == []
 

@@ -1,16 +1,18 @@
 """Methods minus a baseline with their intervals, a panel for each setting and metric."""
 
+from textwrap import fill
+
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from oodbench.report.differences import Comparison
 from oodbench.report.figures import style
 from oodbench.report.figures.studies import Drawing
-from oodbench.report.tables import method_name, plain
+from oodbench.report.figures.words import method_name, metric_name, setting_name
+from oodbench.report.tables import plain
 from oodbench.results.metrics import Metric
 
-WIDTH, LEAST_WIDTH, ROW = 1.9, 4.2, 0.19  # inches of a panel, of the figure, and of a method
+WIDTH, LEAST_WIDTH, ROW = 1.4, 3.25, 0.17  # inches of a panel, of the figure, and of a method
 
 
 def drawing_of(comparison: Comparison) -> Drawing:
@@ -28,16 +30,20 @@ def drawing_of(comparison: Comparison) -> Drawing:
 def _figure(comparison: Comparison) -> Figure:
     rows, columns = len(comparison.settings), len(comparison.metrics)
     height = rows * (ROW * len(comparison.others) + 0.7) + 0.5
-    figure = Figure(figsize=(max(LEAST_WIDTH, WIDTH * columns + 1.2), height), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = style.blank_figure(max(LEAST_WIDTH, WIDTH * columns + 1.2), height)
     name = method_name(comparison.methods[comparison.baseline])
-    figure.suptitle(plain(f"{comparison.suite}: difference to {name}, points of percent"))
+    figure.supxlabel(f"difference to {name} (points of percent)", fontsize=8)
     panels = figure.subplots(rows, columns, squeeze=False, sharey=True)
     for setting, row in zip(comparison.settings, panels, strict=True):
         for metric, axes in zip(comparison.metrics, row, strict=True):
             _panel(axes, comparison, setting, metric)
-        row[0].set_ylabel(plain(setting))
+        row[0].set_ylabel(fill(_setting_name(comparison, setting), 28))
     return figure
+
+
+def _setting_name(comparison: Comparison, setting: str) -> str:
+    """In words, as the results of the setting say."""
+    return next((setting_name(result) for result in comparison.sources if result.setting == setting), plain(setting))
 
 
 def _panel(axes: Axes, comparison: Comparison, setting: str, metric: Metric) -> None:
@@ -56,4 +62,4 @@ def _panel(axes: Axes, comparison: Comparison, setting: str, metric: Metric) -> 
         range(len(comparison.others)), [method_name(comparison.methods[each]) for each in comparison.others]
     )
     axes.set_ylim(len(comparison.others) - 0.5, -0.5)  # the first on top
-    axes.set_title(f"{metric.title} {'→' if metric.higher_is_better else '←'} better")
+    axes.set_title(f"{metric_name(metric)} {'→' if metric.higher_is_better else '←'} better")

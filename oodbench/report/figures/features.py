@@ -1,25 +1,26 @@
-"""t-SNE of the penultimate features of the three test splits."""
-
-from collections.abc import Sequence
+"""Scores and t-SNE of penultimate features of the three test splits, methods beside each other."""
 
 import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
 
 from oodbench.data.image_part import ImagePart
+from oodbench.report.figures.energies import HOW, draw_scores, shown_splits
 from oodbench.report.figures.networks import networks_of, parts_of
-from oodbench.report.figures.studies import Drawing, Study, beside_each_other, printed_name
-from oodbench.report.figures.style import SPLITS, TITLES, panel_size, panels_of, test_splits_of, titled_figure
+from oodbench.report.figures.scores import scores_of
+from oodbench.report.figures.studies import Asked, Drawing, NotDrawn, Study, beside_each_other, printed_name
+from oodbench.report.figures.style import SPLITS, TITLES, columns_that_fit, new_figure, panels_of, test_splits_of
 from oodbench.seeds import derive
 
 FEATURE_ROWS = 500  # of each split; more only make t-SNE slow and its picture black
 
 
-def draw(study: Study, methods: Sequence[str], compared: Sequence[str]) -> Drawing:
-    """t-SNE of the penultimate features of the three test splits."""
-    chosen = beside_each_other(study, methods, compared)
+def draw(study: Study, asked: Asked) -> Drawing:
+    """Scores and t-SNE of penultimate features of the three test splits, methods beside each other."""
+    chosen = beside_each_other(study, asked)
     networks = networks_of(chosen)
     parts = parts_of(chosen[0], tuple(SPLITS))
     import torch
-    from sklearn.manifold import TSNE
 
     from oodbench.learning.outputs import forward
 
@@ -28,26 +29,51 @@ def draw(study: Study, methods: Sequence[str], compared: Sequence[str]) -> Drawi
         part: ImagePart = getattr(parts, split)
         order = np.random.default_rng(derive(chosen[0].seed, "features", split)).permutation(len(part))
         rows[split] = torch.from_numpy(np.asarray(part.take(order[:FEATURE_ROWS]).images))
-    figure = titled_figure(study, f"features, seed {chosen[0].seed}", *panel_size(len(chosen)))
-    panels = panels_of(figure, len(chosen))
     belongs = np.repeat(list(SPLITS), [len(images) for images in rows.values()])
-    for axes, result, network in zip(panels, chosen, networks, strict=True):
-        features = forward(network, torch.cat(list(rows.values()))).features.numpy()
-        perplexity = min(30.0, (len(features) - 1) / 3)
-        plane = TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(features)
-        for split, (colour, _, _, marker) in SPLITS.items():
-            x, y = plane[belongs == split].T
-            axes.plot(x, y, marker, color=colour, fillstyle="none", markersize=2.6, markeredgewidth=0.6, alpha=0.8,
-                      label=TITLES[split])  # fmt: skip
-        axes.set_title(printed_name(result))
-        axes.set_xticks([])
-        axes.set_yticks([])
-        axes.spines[:].set_visible(True)
-    handles, labels = panels[0].get_legend_handles_labels()
+    images = torch.cat(list(rows.values()))
+    planes = [_plane(forward(network, images).features.numpy()) for network in networks]
+    try:
+        scored = [scores_of(result) for result in chosen]
+        shown = shown_splits(scored)
+    except NotDrawn:
+        scored = []
+    count = len(chosen) * (2 if scored else 1)
+    columns = columns_that_fit(asked.width, count, 1.5) if count < 5 else len(chosen)
+    lines = -(-count // columns)
+    figure = new_figure(study, asked, f"features, seed {chosen[0].seed}", 1.95 * lines + 0.2)
+    panels = panels_of(figure, count, columns)
+    if scored:
+        draw_scores(panels[: len(chosen)], chosen, scored, shown, columns)
+    for axes, result, plane in zip(panels[-len(chosen) :], chosen, planes, strict=True):
+        _draw_plane(axes, plane, belongs)
+        axes.set_title(f"{printed_name(result)}: t-SNE" if scored else printed_name(result))
+    if count > 1:
+        for letter, axes in zip("abcdefghijkl", panels, strict=False):
+            axes.set_title(f"({letter}) {axes.get_title()}")
+    handles, labels = panels[-1].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(SPLITS), markerscale=1.8)
+    first = f"Scores (first {len(chosen)} panels) and t-SNE" if scored else "t-SNE"
     caption = (
-        f"t-SNE of penultimate features on {study.suite}, setting {study.setting}, seed {chosen[0].seed}: "
-        f"{test_splits_of(chosen[0])}; at most {FEATURE_ROWS} rows of each, drawn at random, the same for every "
-        "method. Distances between far groups mean nothing."
+        f"{first} of penultimate features on {study.words}, seed {chosen[0].seed}: {test_splits_of(chosen[0])}; for "
+        f"t-SNE at most {FEATURE_ROWS} rows of each, drawn at random, the same for every method. Distances between far "
+        f"groups mean nothing.{f' {HOW}' if scored else ''}"
     )
     return Drawing(figure, caption, chosen)
+
+
+def _plane(features: NDArray[np.float32]) -> NDArray[np.float32]:
+    from sklearn.manifold import TSNE
+
+    perplexity = min(30.0, (len(features) - 1) / 3)
+    plane: NDArray[np.float32] = TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(features)
+    return plane
+
+
+def _draw_plane(axes: Axes, plane: NDArray[np.float32], belongs: NDArray[np.str_]) -> None:
+    for split, (colour, _, _, marker) in SPLITS.items():
+        x, y = plane[belongs == split].T
+        axes.plot(x, y, marker, color=colour, fillstyle="none", markersize=2.2, markeredgewidth=0.5, alpha=0.8,
+                  label=TITLES[split])  # fmt: skip
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_visible(True)

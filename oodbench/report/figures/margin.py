@@ -1,4 +1,4 @@
-"""Metrics against the margin, and out%, from which a margin is chosen."""
+"""Accuracies and FPR against the margin, and out%, from which a margin is chosen."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,16 +8,26 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from oodbench.data.parts import mixed_validation
-from oodbench.report import tables
 from oodbench.report.cells import summary
 from oodbench.report.figures.networks import networks_of, parts_of
-from oodbench.report.figures.studies import Drawing, NotDrawn, Study, printed_name, runs_by_method, seeds_of, table_of
-from oodbench.report.figures.style import axis_title, draw_line, titled_figure
+from oodbench.report.figures.studies import Asked, Drawing, NotDrawn, Study, runs_by_method, seeds_of, table_of
+from oodbench.report.figures.style import (
+    SMALL,
+    columns_that_fit,
+    draw_line,
+    floor_of,
+    log_percent,
+    log_words,
+    new_figure,
+    panels_of,
+)
+from oodbench.report.figures.words import axis_title, method_name, metric_name
 from oodbench.report.tables import Table
 from oodbench.results.result import MethodRun, Result
 
 MARGIN = "margin"  # the hyperparameter
 AUTOMATIC = "auto"  # its value where a run chooses one itself
+PANELS = (("covariate_acc", "id_acc"), ("fpr95",))  # the metrics of each
 
 
 @dataclass(frozen=True)
@@ -37,33 +47,48 @@ class Sweep:
     automatic: list[Result]  # runs that choose a margin themselves
 
     @property
+    def display(self) -> str:
+        """The method in words, without its margin."""
+        method = self.results[0].config.method
+        changed = {key: value for key, value in method.trainer.changed.items() if key != MARGIN}
+        return method_name(replace(method, trainer=replace(method.trainer, changed=changed)))
+
+    @property
     def results(self) -> list[Result]:
         return [r for each in self.runs.values() for r in each]
 
 
-def draw(study: Study, methods: Sequence[str], compared: Sequence[str]) -> Drawing:
-    """Metrics against the margin, and out%, from which a margin is chosen."""
-    sweep = _longest_sweep(study, methods)
+def draw(study: Study, asked: Asked) -> Drawing:
+    """Accuracies and FPR against the margin, and out%, from which a margin is chosen."""
+    sweep = _longest_sweep(study, asked.methods)
     labels = {each[0].method: _printed(margin) for margin, each in sweep.runs.items()}
     table = table_of({each[0].method: each for each in sweep.runs.values()})
     table = replace(table, rows=[replace(row, heads=(f"margin {labels[row.method]}",)) for row in table.rows])
     choices, how, remarks = _choices(sweep)
-    method = printed_name(replace(sweep.results[0], method=sweep.method))
-    figure = titled_figure(study, f"{method}, {seeds_of(table)}", 5.0, 4.4 if choices else 3.2)
-    heights = [2, 1] if choices else [1]
-    panels = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False).ravel()
+    method = sweep.display
+    shown = [panel for panel in PANELS if any(metric.name in panel for metric in table.metrics)]
+    count = len(shown) + bool(choices)
+    columns = columns_that_fit(asked.width, count, 2.0)
+    figure = new_figure(study, asked, f"{method}, {seeds_of(table)}", 1.75 * -(-count // columns) + 0.3)
+    panels = panels_of(figure, count, columns, sharex=True)
     margins = sorted({*sweep.runs, *(m for each in choices for m in each.shares)}, reverse=True)
-    _draw_metrics(panels[0], sweep, table, margins)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(table.metrics))
-    panels[-1].set_xticks(range(len(margins)), [_printed(m) for m in margins])
-    panels[-1].set_xlabel("margin η (not to scale)")
-    caption = f"Metrics of {method} against the margin on {study.suite}, setting {study.setting}. {table.seeds_line}"
+    floor = floor_of(sweep.results)
+    for axes, panel in zip(panels, shown, strict=False):
+        _draw_metrics(axes, panel, sweep, table, margins, floor)
+    for axes in panels:
+        axes.set_xticks(range(len(margins)), [_printed(m) for m in margins], rotation=45 if len(margins) > 6 else 0)
+    for axes in panels[-columns:]:
+        axes.set_xlabel("margin η (not to scale)")
+        axes.tick_params(labelbottom=True)
+    caption = f"{method} against the margin on {study.words}. {table.seeds_line}"
+    if "fpr95" in {metric.name for metric in table.metrics}:
+        caption += f" {log_words(floor)}"
     if choices:
-        _draw_choices(panels[0], panels[1], choices, margins)
+        _draw_choices(panels[:-1], panels[-1], choices, margins)
         caption += (
             " out%: share of the mixed validation set that is flagged where 95 % of the ID validation rows are kept, "
             f"{how}; the margin chosen just after its largest drop, or the first if none exceeds two standard errors, "
-            f"is {', '.join(f'{each.chosen:g}' for each in choices)} (dashed; one for each seed)."
+            f"is {', '.join(_printed(each.chosen) for each in choices)} (dashed; one for each seed)."
         )
     return Drawing(figure, caption, [*sweep.results, *sweep.automatic], remarks)
 
@@ -82,7 +107,7 @@ def _longest_sweep(study: Study, methods: Sequence[str]) -> Sweep:
     wanted = {method: sweep for method, sweep in sorted(sweeps.items()) if not methods or method in methods}
     longest = max(wanted, key=lambda method: len(wanted[method]), default="")
     by_margin = wanted.get(longest, {})
-    numbers = {float(margin): runs for margin, runs in by_margin.items() if margin != AUTOMATIC}
+    numbers = {float(margin): runs for margin, runs in by_margin.items() if not isinstance(margin, str)}
     if len(numbers) < 2:
         raise NotDrawn("needs a method under two margins; run it with --set METHOD.margin=VALUE, once for each")
     return Sweep(longest, dict(sorted(numbers.items(), reverse=True)), by_margin.get(AUTOMATIC, []))
@@ -113,12 +138,22 @@ def _choices(sweep: Sweep) -> tuple[list[MarginChoice], str, list[str]]:
         return [], "", [f"without out%: {reason}"]
 
 
-def _draw_metrics(axes: Axes, sweep: Sweep, table: Table, margins: list[float]) -> None:
+def _draw_metrics(
+    axes: Axes, names: Sequence[str], sweep: Sweep, table: Table, margins: list[float], floor: float
+) -> None:
     rows = {row.method: row for row in table.rows}
-    for j, metric in enumerate(table.metrics):
+    shown = [(j, metric) for j, metric in enumerate(table.metrics) if metric.name in names]
+    for place, (j, metric) in enumerate(shown):
         cells = [rows[each[0].method].cells[j] for each in sweep.runs.values()]
-        draw_line(axes, [margins.index(m) for m in sweep.runs], cells, j, axis_title(metric).removesuffix(" (%)"))
-    axes.set_ylabel("%")
+        lowest = floor if metric.name == "fpr95" else None
+        draw_line(axes, [margins.index(m) for m in sweep.runs], cells, place, metric_name(metric), lowest)
+    if len(shown) > 1:
+        axes.set_ylabel("accuracy ↑ (%)")
+        axes.legend(loc="best")
+    else:
+        axes.set_ylabel(axis_title(shown[0][1]))
+    if names == ("fpr95",):
+        log_percent(axes)
 
 
 def _recorded_choices(automatic: Sequence[Result]) -> list[MarginChoice]:
@@ -152,20 +187,19 @@ def _recomputed_choices(runs: dict[float, list[Result]]) -> list[MarginChoice]:
     return choices
 
 
-def _draw_choices(above: Axes, below: Axes, choices: Sequence[MarginChoice], margins: list[float]) -> None:
+def _draw_choices(above: Sequence[Axes], below: Axes, choices: Sequence[MarginChoice], margins: list[float]) -> None:
     seen = [m for m in margins if any(m in each.shares for each in choices)]
     shares = [[each.shares[m] for each in choices if m in each.shares] for m in seen]
     cells = [summary(dict(enumerate(s))) for s in shares]
-    draw_line(below, [margins.index(m) for m in seen], cells, len(tables.DEFAULT_METRICS), "out%")
-    below.set_ylabel("out%")
+    draw_line(below, [margins.index(m) for m in seen], cells, 3, "out%")
+    below.set_ylabel("out% of mixed validation")
     below.set_ylim(0, 130 * max(share for each in shares for share in each) or 1)
     for margin in sorted({each.chosen for each in choices}):
         count = sum(each.chosen == margin for each in choices)
-        for axes in (above, below):
-            axes.axvline(margins.index(margin), color="black", linestyle="--", linewidth=1, zorder=1)
-        text = "chosen" if count == len(choices) else f"chosen, {count} of {len(choices)} seeds"
-        place = margins.index(margin)
-        side, shift = ("left", 3) if place < len(margins) / 2 else ("right", -3)
+        for axes in (*above, below):
+            axes.axvline(margins.index(margin), color="black", linestyle="--", linewidth=0.8, zorder=1)
+        text = "chosen" if count == len(choices) else f"chosen ({count} of {len(choices)})"
         below.annotate(
-            text, (place, 1), (shift, -1), ("data", "axes fraction"), "offset points", ha=side, va="top", fontsize=7
+            text, (margins.index(margin), 0.03), (2, 0), ("data", "axes fraction"), "offset points", fontsize=SMALL,
+            rotation=90, ha="left", va="bottom",
         )  # fmt: skip

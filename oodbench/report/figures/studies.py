@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from oodbench.config.suite import NONE, Setting
 from oodbench.report import tables
+from oodbench.report.figures import words
 from oodbench.report.groups import by_paper
 from oodbench.report.tables import Table
 from oodbench.results.result import Result
@@ -20,6 +21,16 @@ class NotDrawn(Exception):
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What a user wants of a figure."""
+
+    methods: Sequence[str] = ()  # it is restricted to these, if any are named
+    compared: Sequence[str] = ()  # stand beside each other if none are
+    width: float = 6.75  # inches
+    is_titled: bool = False
+
+
+@dataclass(frozen=True)
 class Study:
     """One suite in one setting: what a figure is drawn from."""
 
@@ -27,6 +38,19 @@ class Study:
     setting: str
     results: list[Result]
     ratios: list[Result]  # of the settings that differ from this one in nothing but pi_c, itself included
+    shifts: list[Result] = field(default_factory=list)  # and of those that differ in nothing but the covariate shift
+    first: str = ""  # the setting of the first study that has these shifts
+
+    @property
+    def words(self) -> str:
+        """Suite and setting, as a caption names them."""
+        return f"{words.suite_in_words(self.results[-1])}, {words.setting_name(self.results[-1])}"
+
+    @property
+    def when(self) -> str:
+        """Where tables choose a checkpoint and figures do not: a sentence for the caption, or nothing."""
+        chosen = any(result.domain_accuracies for result in self.results)
+        return " Networks are those at the end of training; a table selects a checkpoint." if chosen else ""
 
     @property
     def is_given(self) -> bool:
@@ -50,7 +74,7 @@ class Drawing:
 
 def studies(results: Sequence[Result], settings: Sequence[str]) -> list[Study]:
     """Of `settings`, or of all in the order of the tables; a ratio of a sweep is then no study of its own."""
-    chosen = []
+    chosen: list[Study] = []
     for table in tables.build(list(results), images=False):
         own = [r for r in results if r.suite_label == table.suite]
         names = {r.setting for r in own}
@@ -58,15 +82,24 @@ def studies(results: Sequence[Result], settings: Sequence[str]) -> list[Study]:
             shown = [r for r in own if r.setting == setting]
             families = {_without_ratio(r) for r in shown}
             ratios = [r for r in own if _without_ratio(r) in families]
+            kinds = {_without_shift(r) for r in shown}
+            shifts = [r for r in own if _without_shift(r) in kinds]
             is_point_of_another = not any(map(_has_usual_ratio, shown)) and any(map(_has_usual_ratio, ratios))
             if setting in settings or (not settings and not is_point_of_another):
-                chosen.append(Study(table.suite, setting, shown, ratios))
+                same = (s for s in chosen if s.suite == table.suite and kinds & {*map(_without_shift, s.results)})
+                first = next((each.setting for each in same), setting)
+                chosen.append(Study(table.suite, setting, shown, ratios, shifts, first))
     return chosen
 
 
 def _without_ratio(result: Result) -> Setting:
     """What settings have in common that differ in pi_c alone."""
     return replace(result.config.setting, pi_c=0.0)
+
+
+def _without_shift(result: Result) -> Setting:
+    """What settings have in common that differ in the covariate set and its severity alone."""
+    return replace(result.config.setting, covariate="", severity=0)
 
 
 def _has_usual_ratio(result: Result) -> bool:
@@ -94,22 +127,55 @@ def runs_by_method(results: Sequence[Result], methods: Sequence[str]) -> dict[st
     return counted
 
 
-def beside_each_other(study: Study, methods: Sequence[str], compared: Sequence[str]) -> list[Result]:
+def beside_each_other(study: Study, asked: Asked) -> list[Result]:
     """One run of each method, under the lowest seed that all of them have.
 
-    Of given networks alone nobody knows which compare: the first two of the table do unless some are named.
+    Where none of the usual pair is there, the first two of the table are, unless some are named.
     """
-    runs = runs_by_method(study.results, methods or compared)
-    if not runs and not methods and study.is_given:
-        every = runs_by_method(study.results, ())
-        order = by_paper({method: each[-1].config.method for method, each in every.items()})
-        runs = {method: every[method] for method in list(order)[:2]}
+    runs = runs_by_method(study.results, asked.methods or asked.compared)
+    if not runs and not asked.methods:
+        every = in_order(runs_by_method(study.results, ()))
+        runs = {method: every[method] for method in list(every)[:2]}
     if not runs:
-        raise NotDrawn(f"no results of {' or '.join(methods or compared)}; choose others with --methods")
+        raise NotDrawn(
+            f"no successful results of {' or '.join(asked.methods) or 'any method'}; run some, or name others"
+        )
     common = set.intersection(*({r.seed for r in each} for each in runs.values()))
     if not common:
         raise NotDrawn(f"{' and '.join(runs)} have no seed in common; run them with the same --seeds")
     return [next(r for r in each if r.seed == min(common)) for each in runs.values()]
+
+
+def in_order(runs: dict[str, list[Result]]) -> dict[str, list[Result]]:
+    """As tables have them."""
+    return {method: runs[method] for method in by_paper({m: each[-1].config.method for m, each in runs.items()})}
+
+
+def at_most(runs: dict[str, list[Result]], count: int, asked: Asked) -> tuple[dict[str, list[Result]], list[str]]:
+    """So many methods, if none are named: the usual pair and then others, in order; and a remark about the rest."""
+    if asked.methods or len(runs) <= count:
+        return runs, []
+    first = [method for method in asked.compared if method in runs]
+    kept = {*first, *[method for method in runs if method not in first][: count - len(first)]}
+    remark = f"shows {count} of {len(runs)} methods; --methods names others"
+    return {method: each for method, each in runs.items() if method in kept}, [remark]
+
+
+def by_network(runs: dict[str, list[Result]]) -> dict[str, list[Result]]:
+    """Of methods that share their networks, one: accuracies do not depend on the scorer.
+
+    Of equals the method that is named after the trainer, or else the first.
+    """
+    trainings = {method: {(r.setting, r.seed, r.training) for r in each} for method, each in runs.items()}
+    rank = {
+        method: (-len(trainings[method]), each[-1].config.method.name != each[-1].config.method.trainer.name)
+        for method, each in runs.items()
+    }
+    kept: list[str] = []
+    for method in sorted(runs, key=lambda each: rank[each]):
+        if not any(trainings[method] <= trainings[other] for other in kept):
+            kept.append(method)
+    return {method: each for method, each in runs.items() if method in kept}
 
 
 def need_sets(study: Study, *kinds: Literal["covariate", "semantic"]) -> None:
@@ -123,7 +189,7 @@ def table_of(runs: dict[str, list[Result]], metrics: Sequence[str] | None = None
 
 
 def printed_name(result: Result) -> str:
-    return tables.printed_name(result.method, tables.display_of(result))
+    return words.method_name(result.config.method)
 
 
 def seeds_of(table: Table) -> str:

@@ -1,10 +1,30 @@
-"""A table in HTML, as a notebook shows it. Every name in it comes from a file and is escaped."""
+"""Tables in HTML: one as a notebook shows it, or several as a page. Names come from files and are escaped."""
 
 from collections.abc import Iterable
 from html import escape
 
-from oodbench.report.render.titles import title_of
+from oodbench.report.render.titles import letters, title_of
 from oodbench.report.tables import Entry, PrintedRow, Table, plain
+
+STYLE = """
+:root { color-scheme: light dark; }
+body { font: 14px/1.4 system-ui, sans-serif; margin: 2em; }
+table { border-collapse: collapse; margin-top: 2em; font-variant-numeric: tabular-nums; }
+caption { font-weight: bold; text-align: left; padding: 0.4em 0; }
+th, td { padding: 0.15em 0.6em; text-align: right; white-space: nowrap; }
+thead th[colspan] { text-align: center; }
+tbody th, tbody td[colspan] { text-align: left; font-weight: normal; }
+thead { border-bottom: 1px solid; }
+p { max-width: 60em; }
+"""
+
+
+def to_page(tables: list[Table]) -> str:
+    """A page that needs nothing else."""
+    title = ", ".join(dict.fromkeys(_escaped(table.title) for table in tables))
+    head = f'<meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
+    body = "\n".join(map(to_html, tables))
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
 
 
 def to_html(table: Table) -> str:
@@ -19,7 +39,7 @@ def to_html(table: Table) -> str:
             body.append(f'<tr><td colspan="{columns}"><em>{_escaped(heading)}</em></td></tr>')
         body += [_line(line, table.marks) for line in row.lines]
     notes = [f"<sup>{letter}</sup> {_escaped(note)}" for note, letter in table.marks.items()]
-    sentences = [table.caption, table.seeds_line, *table.remarks, table.definitions]
+    sentences = [table.caption, table.counts_line, *table.remarks, table.definitions]
     below = "<br>".join([*notes, *(_escaped(sentence) for sentence in sentences if sentence)])
     caption = f"<caption>{_escaped(table.title)}</caption>"
     return f"<table>{caption}<thead>{head}</thead><tbody>{''.join(body)}</tbody></table><p><small>{below}</small></p>"
@@ -32,7 +52,7 @@ def _line(line: PrintedRow, marks: dict[str, str]) -> str:
 
 def _number(figure: Entry, marks: dict[str, str]) -> str:
     text = _escaped(f"{figure.text} ± {figure.error}" if figure.error else figure.text)
-    mark = f"<sup>{marks[figure.note]}</sup>" if figure.note else ""
+    mark = f"<sup>{letters(figure, marks)}</sup>" if figure.notes else ""
     return (f"<strong>{text}</strong>" if figure.best else text) + mark
 
 

@@ -4,7 +4,8 @@ import re
 import unicodedata
 from dataclasses import replace
 
-from oodbench.report.render.titles import arrow
+from oodbench.report.render.titles import arrow, letters
+from oodbench.report.spelling import setting_in_words
 from oodbench.report.tables import Entry, PrintedRow, Row, Table, plain
 
 # What plain pdflatex would obey or not know. Braces around [ and * hide them from the \\ of the row above.
@@ -15,18 +16,20 @@ LATEX = {
     "–": r"\textendash{}", "—": r"\textemdash{}", "‘": "`", "’": "'", "“": "``", "”": "''", "−": "$-$",
     **{c: "\\" + c for c in "&%$#_{}"}, **{c: rf"$\{name}$" for c, name in SYMBOLS.items()},
 }  # fmt: skip
+SIZE = r"\scriptsize"  # of all tables and what stands below them, so that eight columns fit
 LATEX_COLUMNS = 8  # of numbers with errors fit beside each other on a page; further settings make further tables
 LONG = 12  # characters of a figure; of longer ones half as many columns fit
-LATEX_LINES = 45  # fit below each other; further rows make further tables
+LATEX_LINES = 40  # fit below each other; further rows make further tables
 
 
 def to_latex(table: Table) -> str:
     """Needs booktabs and nothing else."""
+    if not table.layout:  # whose titles are words
+        table = replace(table, settings=[setting_in_words(setting) for setting in table.settings])
     width = len(table.metrics)
-    # The paper's own tables stay whole, as wide as they are there.
     is_long = any(len(figure.text) > LONG for row in table.rows for line in row.lines for figure in line.entries)
     fitting = LATEX_COLUMNS // 2 if is_long else LATEX_COLUMNS
-    abreast = len(table.settings) if table.layout else max(1, fitting // width)
+    abreast = max(1, fitting // width)
     parts = []
     for start in range(0, len(table.settings), abreast):
         end = start + abreast
@@ -55,31 +58,24 @@ def _pages(table: Table) -> list[list[Row]]:
 
 def _float(table: Table, part: int, parts: int) -> str:
     columns = len(table.settings) * len(table.metrics)
-    lines = sum(len(row.lines) for row in table.rows)
     share = f" ({part} of {parts})" if parts > 1 else ""
     label = re.sub("[^A-Za-z0-9.-]+", "-", table.title) + (f"-{part}" if part > 1 else "")
-    caption = f"{table.suite}{share}. {table.caption}" if table.caption else f"Results on {table.suite}{share}."
+    suite = table.suite_in_words or table.suite
+    caption = f"{suite}{share}. {table.caption}" if table.caption else f"Results on {suite}{share}."
     notes = [f"$^{{{letter}}}$ {_escaped(note)}" for note, letter in table.marks.items()]
     below = " \\\\\n".join([*notes, *map(_escaped, (*table.remarks, table.definitions))])
     return "\n".join([
         r"\begin{table*}[ht]",
         r"\centering",
-        rf"\caption{{{_escaped(caption)} {_escaped(table.seeds_line)}}}",
+        rf"\caption{{{_escaped(caption)} {_escaped(table.counts_line)}}}",
         rf"\label{{tab:{label}}}",
-        r"\smallskip\setlength{\tabcolsep}" + _size(columns, lines),
+        rf"\smallskip{SIZE}\setlength{{\tabcolsep}}{{{'4pt' if columns <= LATEX_COLUMNS // 2 else '2pt'}}}",
         r"\makebox[\textwidth][c]{%",  # where a table is wider than the text, both margins share it
         _tabular(table, columns) + "}",
-        rf"\par\smallskip\parbox{{\textwidth}}{{\raggedright\scriptsize {below}}}",
+        rf"\par\smallskip\parbox{{\textwidth}}{{\raggedright {below}}}",
         r"\end{table*}",
         "",
     ])  # fmt: skip
-
-
-def _size(columns: int, lines: int) -> str:
-    """Space between columns and type that keep a table on the page."""
-    if columns > LATEX_COLUMNS:
-        return r"{1.5pt}\tiny"
-    return r"{4pt}\small" if columns <= 5 and lines <= LATEX_LINES // 2 else r"{2pt}\scriptsize"
 
 
 def _tabular(table: Table, columns: int) -> str:
@@ -111,7 +107,7 @@ def _number(figure: Entry, marks: dict[str, str]) -> str:
     text = "--" if figure.text == "–" else _escaped(figure.text)
     text = rf"\textbf{{{text}}}" if figure.best else text
     error = rf"$_{{\pm {figure.error}}}$" if figure.error else ""
-    return text + error + (f"$^{{{marks[figure.note]}}}$" if figure.note else "")
+    return text + error + (f"$^{{{letters(figure, marks)}}}$" if figure.notes else "")
 
 
 def _escaped(text: str) -> str:

@@ -3,13 +3,13 @@
 import re
 from collections.abc import Sequence
 
-from oodbench.report.render.titles import title_of
+from oodbench.report.render.titles import letters, title_of
 from oodbench.report.tables import Entry, Table, plain
 
 
 def to_markdown(table: Table) -> str:
     """The settings are the header and the metrics the first row, since Markdown has one header row only."""
-    marks = {note: f" ({letter})" for note, letter in table.marks.items()}
+    marks = table.marks
     blank = [""] * (len(table.metrics) - 1)
     first = [_escaped(head) for head in table.heads]
     head = [*first, *(text for s in table.settings for text in [_escaped(s), *blank])]
@@ -28,9 +28,9 @@ def to_markdown(table: Table) -> str:
     rules = ["-" * (w + 2) if i < len(first) else "-" * (w + 1) + ":" for i, w in enumerate(widths)]
     text.append("|".join(["", *rules, ""]))
     text += [_line(cells, widths, len(first)) for cells in body]
-    notes = [f"-{mark} {_escaped(note)}" for note, mark in marks.items()]
+    notes = [f"- ({letter}) {_escaped(note)}" for note, letter in marks.items()]
     parts = [f"### {_escaped(table.title)}", _escaped(table.caption), "\n".join(text)]
-    parts += [_escaped(table.seeds_line), "\n".join(notes), *map(_escaped, table.remarks)]
+    parts += [_escaped(table.counts_line), "\n".join(notes), *map(_escaped, table.remarks)]
     return "\n\n".join([*filter(None, parts), _escaped(table.definitions)]) + "\n"
 
 
@@ -42,11 +42,11 @@ def _line(cells: Sequence[str], widths: list[int], heads: int) -> str:
 def _column(figures: list[Entry], marks: dict[str, str]) -> list[str]:
     """Spaces stand where other figures have stars or a mark, so that they line up on a terminal."""
     stars = "  " if any(figure.best for figure in figures) else ""
-    tail = max(len(marks.get(figure.note, "")) for figure in figures)
+    tails = [f" ({letters(figure, marks)})" if figure.notes else "" for figure in figures]
     shown = []
-    for figure in figures:
+    for figure, own in zip(figures, tails, strict=True):
         text = f"{figure.text} ± {figure.error}" if figure.error else figure.text
-        mark = marks.get(figure.note, "").ljust(tail)
+        mark = own.ljust(max(map(len, tails)))
         shown.append(f"**{text}**{mark}" if figure.best else text + mark + stars)
     return shown
 

@@ -27,7 +27,7 @@ def records(tables: list[Table]) -> list[dict[str, Any]]:
                 values = (table.suite, cell.setting, row.group, row.method, metric.name)
                 known = cell.interval
                 ends = (None, None, None) if known is None else (known.low, known.high, known.kind)
-                numbers = (cell.mean, *ends, cell.seeds, cell.note or None)
+                numbers = (cell.mean, *ends, cell.seeds, "; ".join(filter(None, (cell.note, cell.flag))) or None)
                 record: dict[str, Any] = {"layout": table.layout or None} if has_layouts else {}
                 record |= dict(zip(COLUMNS, (*values, *numbers), strict=True))
                 rows.append(record | (_reported(cell) if has_reported else {}))

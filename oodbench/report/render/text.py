@@ -1,61 +1,40 @@
-"""Tables for a terminal."""
+"""Tables for a terminal, as wide as they are or folded until no line is wider than a given width."""
 
-from tabulate import tabulate
+import textwrap
 
-from oodbench.report.render.titles import title_of
+from oodbench.report.render.panels import panels, shown_width
 from oodbench.report.sentences import BEST
-from oodbench.report.tables import Entry, Table, plain
+from oodbench.report.tables import Table, plain
+
+WITHOUT_ERRORS = (
+    "What stands after ± is left out for want of width: a wider terminal shows it, and so do other formats."
+)
 
 
-def to_text(table: Table) -> str:
-    """For a terminal: the settings one below the other, a star on the best figures."""
-    marks = {note: f" ({letter})" for note, letter in table.marks.items()}
-    blocks = [plain(table.title) + (f"\n{plain(table.caption)}" if table.caption else "")]
-    titles = [title_of(metric) for metric in table.metrics]
-    if len(titles) == 1:  # one figure each: the settings fit beside each other
-        blocks.append(_block(table, [plain(s) for s in table.settings], slice(None), marks))
-        blocks.append(titles[0])
-    else:
-        for i, setting in enumerate(table.settings):
-            own = slice(i * len(titles), (i + 1) * len(titles))
-            blocks.append(f"{plain(setting)}\n{_block(table, titles, own, marks)}")
-    notes = "\n".join(f"{mark.strip()} {plain(note)}" for note, mark in marks.items())
+def to_text(table: Table, width: int | None = None) -> str:
+    """Settings below each other, beside each other where `width` leaves room; a star on the best figures."""
+    whole = _text(table, width, True)
+    if width is None or max(map(shown_width, whole.splitlines())) <= width:
+        return whole
+    return _text(table, width, False)
+
+
+def _text(table: Table, width: int | None, errors: bool) -> str:
     best = f"* {BEST}. " if any(cell.best for row in table.rows for cell in row.cells) else ""
     unit = "In percent. " if table.definitions.startswith("In percent") else ""
-    remarks, definitions = "\n".join(map(plain, table.remarks)), " ".join(table.metric_definitions)
-    below = [f"{unit}{best}{table.seeds_line}", notes, remarks, definitions]
-    return "\n\n".join(filter(None, [*blocks, *below])) + "\n"
+    notes = [f"({letter}) {plain(note)}" for note, letter in table.marks.items()]
+    below = [
+        [f"{unit}{best}{table.counts_line}"],
+        notes,
+        [*map(plain, table.remarks), *([] if errors else [WITHOUT_ERRORS])],
+        [" ".join(table.metric_definitions)],
+    ]
+    above = _paragraph([plain(table.title), plain(table.caption)], width)
+    blocks = [above, *panels(table, width, errors), *(_paragraph(lines, width) for lines in below)]
+    return "\n\n".join(filter(None, blocks)) + "\n"
 
 
-def _block(table: Table, titles: list[str], own: slice, marks: dict[str, str]) -> str:
-    """The rows under some of the columns."""
-    lines = [(i, line) for i, row in enumerate(table.rows) for line in row.lines]
-    shown = [line.entries[own] for _, line in lines]
-    columns = [_column([figures[c] for figures in shown], marks) for c in range(len(titles))]
-    body: list[list[str]] = []
-    for (i, line), *numbers in zip(lines, *columns, strict=True):
-        if line.is_measured and (heading := table.heading(i)):
-            body.append([heading])
-        indent = ("  " if table.group_of_row(i) else "") + ("" if line.is_measured else "  ")
-        *others, last = map(plain, line.heads)
-        body.append([*others, indent + last, *numbers])
-    return tabulate(
-        body,
-        ["" if table.heads == ("Method",) else table.heads[0], *table.heads[1:], *titles],
-        tablefmt="simple",
-        disable_numparse=True,
-        preserve_whitespace=True,
-        colalign=(*["left"] * len(table.heads), *["right"] * len(titles)),
-    )
-
-
-def _column(figures: list[Entry], marks: dict[str, str]) -> list[str]:
-    """Figures line up, and so do their errors and marks."""
-    width = max(len(figure.error) for figure in figures)
-    tail = max(len(marks.get(figure.note, "")) for figure in figures)
-    shown = []
-    for figure in figures:
-        error = f" ± {figure.error:>{width}}" if figure.error else " " * (width + 3 if width else 0)
-        star = "*" if figure.best else " "
-        shown.append(f"{figure.text}{error}{star}{marks.get(figure.note, ''):{tail}}")
-    return shown
+def _paragraph(lines: list[str], width: int | None) -> str:
+    """Each on a line of its own, folded between words where it is too long."""
+    folded = [line if width is None else textwrap.fill(line, width, break_on_hyphens=False) for line in lines if line]
+    return "\n".join(folded)

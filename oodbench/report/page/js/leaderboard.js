@@ -1,0 +1,314 @@
+"use strict";
+// One board at a time: results of other presets, protocols, versions or machines are other boards and never in its ranking.
+
+const ALL = "all"; // settings side by side
+const USUAL = ["covariate_acc", "id_acc", "fpr95", "auroc"];
+const PLAIN_ROWS = 240; // more lines than these are made only where they are looked at
+const ROW_HEIGHT = 29;
+
+function shownMetrics(state, board) {
+  const asked = (state.metrics || "").split(".").filter((name) => board.metrics.includes(name));
+  if (asked.length) return board.metrics.filter((name) => asked.includes(name));
+  const usual = USUAL.filter((name) => board.metrics.includes(name));
+  return usual.length ? usual : board.metrics;
+}
+
+function columnOf(state, board) {
+  const found = board.columns.findIndex((each) => each.title === state.setting);
+  return found < 0 ? 0 : found;
+}
+
+function fits(row, state) {
+  if (state.group && row.group !== state.group) return false;
+  const words = (state.q || "").toLowerCase().split(/\s+/).filter(Boolean);
+  const text = `${row.name} ${row.method} ${row.given || ""} ${row.standing || ""}`.toLowerCase();
+  return words.every((word) => text.includes(word));
+}
+
+function boardFields(state, board, options = {}) {
+  const groups = new Map();
+  for (const each of index.boards) {
+    const kind = each.collection ? `${each.suite} (${each.collection})` : each.suite;
+    groups.set(kind, [...(groups.get(kind) || []), [each.id, each.title]]);
+  }
+  const boards = [...groups].map(([group, some]) => (some.length > 1 ? { group, options: some } : some[0]));
+  const settings = board.columns.map((each) => [each.title, each.over ? `${each.title} of ${each.over.length}` : each.title]);
+  if (options.all && board.columns.length > 1) settings.push([ALL, "All settings"]);
+  return [
+    select("Suite and preset", boards, currentBoard(state).id, (id) => go({ board: id, setting: "", group: "", a: "", b: "", against: "" })),
+    select("Setting", settings, state.setting === ALL && options.all ? ALL : board.columns[columnOf(state, board)].title,
+      (title) => go({ setting: title })),
+  ];
+}
+
+function rowFields(state, board) {
+  const groups = [...new Set(board.rows.map((row) => row.group))].filter(Boolean);
+  const fields = [];
+  if (groups.length > 1) {
+    fields.push(select("Group", [["", "All groups"], ...groups.map((name) => [name, name])], state.group || "", (group) => go({ group })));
+  }
+  fields.push(h("label", { class: "field" }, h("span", null, "Search"), h("input", {
+    type: "search", value: state.q || "", placeholder: "method", id: "search", oninput: (event) => go({ q: event.target.value }, true),
+  })));
+  return fields;
+}
+
+function pairIndex(pairs, metric, column) {
+  // For a row, its difference to another: [place in the lists, 1 or -1]
+  const lists = pairs.numbers[metric]?.[column];
+  if (!lists) return () => null;
+  if (!lists.places) {
+    lists.places = new Map();
+    for (let i = 0; i < lists.first.length; i++) lists.places.set(lists.first[i] * 1e5 + lists.second[i], i);
+  }
+  return (one, other) => {
+    const there = lists.places.get(one * 1e5 + other), back = lists.places.get(other * 1e5 + one);
+    if (there !== undefined) return differenceAt(lists, there, 1, pairs.kinds);
+    return back !== undefined ? differenceAt(lists, back, -1, pairs.kinds) : null;
+  };
+}
+
+function differenceAt(lists, i, sign, kinds) {
+  const p = sign > 0 ? lists.p[i] : lists.q[i];
+  return {
+    mean: sign * lists.mean[i], low: sign > 0 ? lists.low[i] : -lists.high[i], high: sign > 0 ? lists.high[i] : -lists.low[i],
+    p, holds: (lists.holds[i] & (sign > 0 ? 1 : 2)) > 0, over: kinds[lists.kind[i]], seeds: lists.seeds[i],
+  };
+}
+
+const pText = (p) => (p === 0 ? "< .001" : p >= 1000 ? "1.000" : "." + String(p).padStart(3, "0"));
+
+async function leaderboard(state) {
+  const listed = currentBoard(state), board = await chunk(`board-${listed.number}`);
+  const wide = state.setting === ALL && board.columns.length > 1;
+  const columns = wide ? board.columns.map((_, i) => i) : [columnOf(state, board)];
+  const metrics = shownMetrics(state, board), each = state.seeds === "each";
+  const against = board.rows.findIndex((row) => row.method === state.against);
+  const pairs = against >= 0 ? await chunk(`pairs-${listed.number}`) : null;
+  const places = columns.flatMap((column) => metrics.map((metric) => ({ column, metric, numbers: board.numbers[metric][column], key: `${metric}@${column}` })));
+  if (pairs) for (const place of places) place.to = pairIndex(pairs, place.metric, place.column);
+  const lines = sorted(linesOf(board, state, columns, each), state, places);
+  const picked = [state.a, state.b].filter(Boolean);
+  const seen = new Map(); // notes and their letters, in reading order
+
+  const metricFields = h("details", { class: "menu" }, h("summary", null, "Columns"), h("div", { class: "choices" },
+    board.metrics.map((name) => toggle(`${index.metrics[name].title}`, metrics.includes(name), (on) => {
+      const next = board.metrics.filter((other) => (other === name ? on : metrics.includes(other)));
+      if (next.length) go({ metrics: next.join(".") });
+    }))));
+  const methods = board.rows.map((row) => [row.method, row.name]);
+  const toolbar = h("div", { class: "toolbar" },
+    boardFields(state, board, { all: true }), rowFields(state, board),
+    select("Marks", [["", "Best, as in tables"], { group: "Differences from", options: methods }], against >= 0 ? state.against : "", (method) => go({ against: method })),
+    select("Seeds", [["", "Mean"], ["each", "Each seed"]], each ? "each" : "", (seeds) => go({ seeds })),
+    metricFields,
+    toggle("Explain columns", state.explain === "1", (on) => go({ explain: on ? "1" : "" })));
+
+  const table = boardTable({ board, listed, state, lines, places, columns, metrics, wide, each, against, picked, seen });
+  const chosen = picked.length === 2
+    ? h("a", { class: "button", href: shared(state, "compare", { a: state.a, b: state.b }) }, "Compare the two")
+    : h("span", { class: "quiet" }, picked.length ? "Select one more row to compare." : "Select two rows to compare them.");
+  return [
+    h("h1", null, listed.title, wide ? null : h("small", null, board.columns[columns[0]].title)),
+    h("p", { class: "about" }, listed.about),
+    facts(listed), toolbar,
+    h("div", { class: "above" }, h("p", { class: "quiet", role: "status" }, statusOf(lines, board, state, each)), chosen),
+    table,
+    legend(board, places, against, each),
+    notesBelow(seen, board),
+    sentencesBelow(board),
+  ];
+}
+
+function statusOf(lines, board, state, each) {
+  const rows = lines.filter((line) => line.row !== undefined).length;
+  const word = each ? "run" : "method";
+  const order = state.sort ? "" : ", in the order of the tables";
+  return `${many(rows, word)}${rows < board.rows.length && !each ? ` of ${board.rows.length}` : ""}${order}`;
+}
+
+function linesOf(board, state, columns, each) {
+  // What stands below each other: a method, a method under a seed, or the name of a group.
+  const lines = [];
+  board.rows.forEach((row, i) => {
+    if (!fits(row, state)) return;
+    if (!each) { lines.push({ row: i }); return; }
+    const seeds = new Set(columns.flatMap((column) => board.seeds[column]?.[i] || Object.keys(board.numbers[board.metrics[0]][column].values[i]).map(Number)));
+    for (const seed of [...seeds].sort((a, b) => a - b)) lines.push({ row: i, seed });
+  });
+  if (state.sort) return lines;
+  const grouped = [];
+  let last = null;
+  for (const line of lines) {
+    const { group } = board.rows[line.row];
+    if (group && group !== last) grouped.push({ group });
+    last = group;
+    grouped.push(line);
+  }
+  return grouped;
+}
+
+const valueAt = (place, line) =>
+  line.seed === undefined ? place.numbers.mean[line.row] : place.numbers.values[line.row][line.seed] ?? null;
+
+function sorted(lines, state, places) {
+  if (!state.sort) return lines;
+  const [key, down] = state.sort.startsWith("-") ? [state.sort.slice(1), true] : [state.sort, false];
+  if (key === "name") return down ? [...lines].reverse() : lines;
+  const place = places.find((each) => each.key === key) || places.find((each) => each.metric === key.split("@")[0]);
+  if (!place) return lines;
+  const keyed = lines.map((line, i) => [valueAt(place, line), i, line]);
+  keyed.sort(([a, i], [b, j]) => (a === null || b === null ? (a === null) - (b === null) || i - j : (down ? b - a : a - b) || i - j));
+  return keyed.map(([, , line]) => line);
+}
+
+function boardTable(shown) {
+  const { board, state, lines, places, columns, metrics, wide, each } = shown;
+  const [sortKey, down] = state.sort?.startsWith("-") ? [state.sort.slice(1), true] : [state.sort, false];
+  const sortButton = (key, title, higher, colspan) => {
+    const current = sortKey === key || (key !== "name" && !wide && sortKey?.split("@")[0] === key.split("@")[0]);
+    const next = !current ? (higher ? "-" : "") + key : (higher ? down : !down) ? (down ? "" : "-") + key : "";
+    return h("th", { scope: "col", class: key === "name" ? "name" : "number", "aria-sort": current ? (down ? "descending" : "ascending") : "none" },
+      h("button", { type: "button", onclick: () => go({ sort: next }) }, title, h("span", { class: "arrow", "aria-hidden": "true" }, current ? (down ? " ▼" : " ▲") : "")));
+  };
+  const width = 2 + (each ? 1 : 0) + places.length;
+  const heads = [];
+  if (wide) {
+    heads.push(h("tr", null, h("td", { colspan: width - places.length }),
+      columns.map((column) => h("th", { colspan: metrics.length, scope: "colgroup", class: "setting" }, board.columns[column].title))));
+  }
+  heads.push(h("tr", null, h("th", { scope: "col", class: "pick" }, quiet("Select to compare")), sortButton("name", "Method", false),
+    each ? h("th", { scope: "col", class: "number" }, "Seed") : null,
+    places.map((place) => {
+      const metric = index.metrics[place.metric];
+      return sortButton(place.key, `${metric.title} ${metric.arrow}`, metric.higher);
+    })));
+  if (state.explain === "1") {
+    heads.push(h("tr", { class: "explained" }, h("td"), h("td", { class: "name" }, "In percent. A name leads to the cell behind its numbers."), each ? h("td", { class: "narrow" }) : null,
+      places.map((place) => h("td", null, index.metrics[place.metric].summary, index.metrics[place.metric].judged ? "" : "; no interval here"))));
+  }
+  const body = h("tbody"), isLong = lines.length > PLAIN_ROWS;
+  const table = h("table", { class: "board", "aria-rowcount": isLong ? lines.length + heads.length : null },
+    h("caption", { class: "unseen" }, `${currentBoard(state).title}, in percent`), h("thead", null, heads), body);
+  const scroll = h("div", { class: isLong ? "scroll long" : "scroll", tabindex: "0", role: "region", "aria-label": "Leaderboard" }, table);
+  if (!lines.length) body.append(h("tr", null, h("td", { colspan: width, class: "quiet" }, "No method fits.")));
+  const make = (i) => tableLine(shown, lines[i], isLong ? i + heads.length + 1 : null, width);
+  if (isLong) virtual(scroll, body, lines.length, width, make);
+  else body.append(...lines.map((_, i) => make(i)));
+  scroll.addEventListener("keydown", (event) => moveAmongRows(event, scroll));
+  return scroll;
+}
+
+function virtual(scroll, body, count, width, make) {
+  const gap = () => h("tr", { class: "gap", "aria-hidden": "true" }, h("td", { colspan: width }));
+  const above = gap(), below = gap();
+  let from = -1, to = -1;
+  const draw = (all) => {
+    const first = all ? 0 : Math.max(0, Math.floor(scroll.scrollTop / ROW_HEIGHT) - 12);
+    const last = all ? count : Math.min(count, first + Math.ceil((scroll.clientHeight || 700) / ROW_HEIGHT) + 24);
+    if (first === from && last === to) return;
+    [from, to] = [first, last];
+    const focused = document.activeElement?.getAttribute?.("href");
+    above.firstChild.style.height = `${first * ROW_HEIGHT}px`;
+    below.firstChild.style.height = `${(count - last) * ROW_HEIGHT}px`;
+    const rows = [];
+    for (let i = first; i < last; i++) rows.push(make(i));
+    body.replaceChildren(above, ...rows, below);
+    if (focused) [...body.querySelectorAll("th a")].find((link) => link.getAttribute("href") === focused)?.focus({ preventScroll: true });
+  };
+  scroll.addEventListener("scroll", () => requestAnimationFrame(() => draw(false)), { passive: true });
+  printing = (on) => { from = -1; draw(on && count <= 3000); };
+  draw(false);
+}
+
+function moveAmongRows(event, scroll) {
+  if (!["ArrowDown", "ArrowUp"].includes(event.key) || event.target.tagName === "SELECT") return;
+  const links = [...scroll.querySelectorAll("tbody th a")], at = links.indexOf(event.target.closest("tr")?.querySelector("th a"));
+  const next = links[at + (event.key === "ArrowDown" ? 1 : -1)] || (at < 0 ? links[0] : null);
+  if (!next) return;
+  event.preventDefault();
+  next.focus({ preventScroll: true });
+  next.scrollIntoView({ block: "nearest" });
+}
+
+function tableLine(shown, line, rowIndex, width) {
+  const { board, listed, state, places, columns, each, against, picked, seen } = shown;
+  if (line.group) return h("tr", { class: "group", "aria-rowindex": rowIndex }, h("th", { colspan: width, scope: "rowgroup" }, line.group));
+  const row = board.rows[line.row], isPicked = picked.includes(row.method);
+  const pick = h("input", { type: "checkbox", checked: isPicked, "aria-label": `Select ${row.name} to compare`, onchange: () => {
+    const next = isPicked ? picked.filter((method) => method !== row.method) : [...picked, row.method].slice(-2);
+    go({ a: next[0] || "", b: next[1] || "" }, true);
+  } });
+  const setting = columns.map((column) => board.columns[column]).find((column) => !column.over);
+  const seed = line.seed ?? (setting && board.seeds[board.columns.indexOf(setting)][line.row][0]);
+  const target = setting && seed !== undefined ? addressOf({ view: "cell", board: listed.id, setting: setting.title, method: row.method, seed }) : null;
+  return h("tr", { class: [line.row === against ? "baseline" : "", isPicked ? "picked" : ""].join(" ").trim() || null, "aria-rowindex": rowIndex },
+    h("td", { class: "pick" }, pick),
+    h("th", { scope: "row", class: "name" }, target ? h("a", { href: target }, row.name) : row.name,
+      row.standing ? h("span", { class: `tag ${row.standing}` }, row.standing) : null, line.row === against ? h("span", { class: "tag" }, "baseline") : null),
+    each ? h("td", { class: "number" }, String(line.seed)) : null,
+    places.map((place) => numberCell(place, line, shown, seen)));
+}
+
+function numberCell(place, line, { board, against }, seen) {
+  const { numbers } = place, i = line.row;
+  if (line.seed !== undefined) return h("td", { class: "number" }, hundredths(numbers.values[i][line.seed]));
+  const note = numbers.note[i];
+  if (note && !seen.has(note)) seen.set(note, letters(seen.size));
+  const mark = note ? h("sup", { title: board.notes[note - 1] }, seen.get(note)) : null;
+  const margin = numbers.margin?.[i];
+  const count = Object.keys(numbers.values[i]).length;
+  const title = margin === null || margin === undefined ? many(count, "seed")
+    : `95 % interval ${hundredths(numbers.low[i])} to ${hundredths(numbers.high[i])}, over ${numbers.over[i]}; ${many(count, "seed")}`;
+  let best = numbers.best?.[i] === 1, sign = null;
+  if (against >= 0) {
+    best = false;
+    const difference = i === against ? null : place.to(i, against);
+    if (difference?.holds) {
+      const better = (difference.mean > 0) === index.metrics[place.metric].higher;
+      sign = h("span", { class: better ? "better" : "worse", title: `${hundredths(difference.mean, true)} [${hundredths(difference.low, true)}, ${hundredths(difference.high, true)}], p ${pText(difference.p)}` },
+        better ? "▲" : "▼", quiet(better ? " better" : " worse"));
+    }
+  }
+  return h("td", { class: `number${best ? " best" : ""}`, title: numbers.mean[i] === null ? null : title },
+    sign, h("span", { class: "mean" }, hundredths(numbers.mean[i])),
+    marginOf(margin),
+    best ? quiet(" best") : null, mark);
+}
+
+function marginOf(margin) {
+  return margin === null || margin === undefined ? null : h("span", { class: "margin" }, `± ${hundredths(margin)}`);
+}
+
+function legend(board, places, against, each) {
+  if (each) return h("p", { class: "quiet" }, "In percent, one line for each seed.");
+  const judged = places.some((place) => place.numbers.best);
+  const marks = against >= 0
+    ? [h("span", { class: "better" }, "▲"), " better and ", h("span", { class: "worse" }, "▼"), ` worse than ${board.rows[against].name}, p < .05 after Holm over the rows of a column.`]
+    : judged ? [h("b", { class: "bold" }, "Bold"), `: ${index.best}.`] : [];
+  const bare = places.filter((place) => !place.numbers.best).map((place) => index.metrics[place.metric].title);
+  return h("p", { class: "quiet" }, "In percent. ", marks,
+    bare.length ? ` Without intervals and marks here: ${[...new Set(bare)].join(", ")}; oodbench table --metrics has them.` : "");
+}
+
+function notesBelow(seen, board) {
+  if (!seen.size) return null;
+  return h("dl", { class: "notes" }, [...seen].map(([note, letter]) => [h("dt", null, letter), h("dd", null, board.notes[note - 1])]));
+}
+
+const LONG = 600; // letters of a sentence, such as a list of hundreds of methods
+
+function sentencesBelow({ sentences }) {
+  return h("div", { class: "sentences" }, sentences.map((text) => (text.length <= LONG ? h("p", null, text)
+    : h("details", null, h("summary", null, `${text.slice(0, 160)} …`), h("p", null, text)))));
+}
+
+function facts(listed) {
+  const short = ["oodbench", "torch", "device", "processor"].filter((name) => listed.facts[name]).map((name) =>
+    h("span", null, h("b", null, name), " ", listed.facts[name]));
+  const rest = Object.entries(listed.facts).filter(([name]) => !["oodbench", "torch", "device", "processor"].includes(name));
+  return h("details", { class: "facts" },
+    h("summary", null, h("span", null, h("b", null, "preset"), " ", listed.preset || "none"), short),
+    h("p", { class: "quiet" }, "All results of this board have this in common; results that differ in any of it are on another board."),
+    h("dl", { class: "pairs" }, rest.map(([name, value]) => [h("dt", null, name), h("dd", null, value)])));
+}
