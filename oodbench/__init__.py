@@ -22,6 +22,7 @@ _PUBLIC = {
     "figure": "oodbench.api",
     "report": "oodbench.api",  # a room has this name too, and can be called: see its __init__
     "frame": "oodbench.results.frame",
+    "merge": "oodbench.api",
     "read_results": "oodbench.api",
     "load": "oodbench.running.loading",
     "submit": "oodbench.running.submitting",
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from oodbench.api import evaluate as evaluate
     from oodbench.api import figure as figure
     from oodbench.api import fit as fit
+    from oodbench.api import merge as merge
     from oodbench.api import read_results as read_results
     from oodbench.api import report as report
     from oodbench.api import run as run

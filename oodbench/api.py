@@ -13,7 +13,9 @@ from oodbench.results import result as ledger
 from oodbench.results.folder import read_or_warn
 from oodbench.results.frame import from_records
 from oodbench.results.selection import TRAINING_DOMAIN
+from oodbench.running import merging
 from oodbench.running.given.request import given_request
+from oodbench.running.merging import Merged
 from oodbench.running.reporting import Silent
 from oodbench.running.request import DEFAULT_SUITE, request
 from oodbench.running.run import carry_out, prepare
@@ -57,6 +59,9 @@ def run(
     per_device: int = 1,
     on: str | None = None,
     timeout: float | None = None,
+    shard: str | None = None,
+    stage: str | None = None,
+    keys: str | None = None,
 ) -> "list[Result]":
     """What `oodbench run` does, silently: fetches and runs what is missing and returns the result of every cell.
 
@@ -66,7 +71,7 @@ def run(
     """
     planned = prepare(request(**locals()), Silent())
     carry_out(planned, Silent())
-    return [ledger.read(cell.path) for cell in planned.cells]
+    return [ledger.read(cell.path) for cell in planned.cells if planned.only is None]
 
 
 def evaluate(
@@ -142,6 +147,20 @@ def fit(
 
     asked = {key: value for key, value in locals().items() if key not in ("scorer", "keep", "fitted")}
     return fitted(given_request(**asked), scorer, keep, Silent()).detector
+
+
+def merge(
+    others: str | Path | Iterable[str | Path],
+    into: str | Path = "results",
+    weights: bool = False,
+    dry_run: bool = False,
+) -> Merged:
+    """What `oodbench merge` does, silently: copies the results of other folders into one.
+
+    Cells with other content under the same key, and files that cannot be read, stay where they are and are returned.
+    """
+    named = [others] if isinstance(others, str | Path) else others
+    return merging.merge([Path(each) for each in named], Path(into), weights, dry_run)
 
 
 def read_results(folder: str | Path = "results") -> "list[Result]":

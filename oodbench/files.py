@@ -11,9 +11,11 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
+from types import NoneType
 from typing import IO
 
 from filelock import FileLock, Timeout
@@ -51,6 +53,8 @@ class Holder:
     host: str
     pid: int
     started: str  # when it took the lock: UTC, ISO 8601
+    epoch: int | None = None  # that it is at, where it has said so
+    epochs: int | None = None
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -207,18 +211,24 @@ def claim(path: Path, wait: bool, waiting: Listener | None = None) -> Iterator[b
         try:
             mine = held.enter_context(locked(path, wait, waiting))
         except NoLocks:
-            warnings.warn(
-                f"the file system of '{path.parent}' has no locks, so processes that share this folder would do the "
-                "same work twice; run one process per folder",
-                NoLocksWarning,
-                stacklevel=3,
-            )
+            _warn_of_no_locks(path.parent)
             mine = True
         except OSError as error:
             raise CannotWrite(
                 f"cannot write '{path}': {error.strerror}; choose another folder with --results"
             ) from None
         yield mine
+
+
+@cache
+def _warn_of_no_locks(folder: Path) -> None:
+    """Once, whatever filters for warnings there are: a run asks for many locks."""
+    warnings.warn(
+        f"the file system of '{folder}' has no locks, so processes that share this folder would do the same work "
+        "twice; run one process per folder, or divide the work with --shard I/N (docs/scale.md)",
+        NoLocksWarning,
+        stacklevel=2,
+    )
 
 
 @contextmanager
@@ -279,13 +289,23 @@ def holder(path: Path) -> Holder | None:
     return noted
 
 
+def note_epoch(path: Path, epoch: int, epochs: int) -> None:
+    """Say how far the work under a lock is; only of a lock that this process holds, and only if that can be written."""
+    noted, this = _noted(path), _this_process()
+    if noted is not None and (noted.host, noted.pid) == (this.host, this.pid):
+        said = json.dumps(asdict(replace(noted, epoch=epoch, epochs=epochs))).encode()
+        with suppress(OSError):
+            _write_once(_note(path), lambda file: file.write(said))
+
+
 def _noted(path: Path) -> Holder | None:
     """Who wrote that it holds a lock; it may have been killed since."""
     try:
         noted = Holder(**json.loads(_note(path).read_bytes()))
     except (OSError, ValueError, TypeError, RecursionError):
         return None
-    return noted if [type(value) for value in vars(noted).values()] == [str, int, str] else None
+    kinds = [type(value) for value in vars(noted).values()]
+    return noted if kinds[:3] == [str, int, str] and {*kinds[3:]} <= {int, NoneType} else None
 
 
 def _note(path: Path) -> Path:

@@ -3,6 +3,7 @@
 import glob
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -60,6 +61,8 @@ def test_every_command_of_the_documents_is_understood(document, tmp_path, monkey
         )
         == 0
     )
+    for name in ("shard1", "shard2"):  # what two machines without a shared disk would have made
+        shutil.copytree("results", name)
     for command in commands(document):
         words = shlex.split(command)[1:]
         if words[0] in GIVEN:

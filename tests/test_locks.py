@@ -13,6 +13,7 @@ import warnings
 from datetime import datetime, timedelta, timezone
 
 import pytest
+from command_line import complaints, smoke
 
 from oodbench import files
 from oodbench.files import CannotWrite, Holder, NoLocks, NoLocksWarning, claim, holder, locked
@@ -84,7 +85,30 @@ def test_the_holder_of_a_lock_is_named_while_it_holds_it(tmp_path):
     assert holder(path) is None and os.listdir(tmp_path) == ["x.lock"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"host": "a", "pid": "1", "started": "b"}', "[" * 100_000])
+def test_a_holder_says_how_far_it_is_and_nobody_else_can(tmp_path):
+    path = tmp_path / "x.lock"
+    with claim(path, wait=False):
+        files.note_epoch(path, 3, 20)
+        named = holder(path)
+        assert (named.pid, named.epoch, named.epochs) == (os.getpid(), 3, 20)
+    assert os.listdir(tmp_path) == ["x.lock"]
+    with another_process(path):
+        files.note_epoch(path, 4, 20)
+        assert holder(path).epoch is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"host": "a", "pid": 1, "started": "b", "epoch": "c"}',
+        '{"host": "a", "pid": "1", "started": "b"}',
+        "[" * 100_000,
+    ],
+)
 def test_a_holder_that_cannot_be_read_is_nobody(tmp_path, text):
     with claim(tmp_path / "x.lock", wait=False):
         (tmp_path / ".x.lock.holder").write_text(text)
@@ -118,7 +142,6 @@ def test_a_file_system_without_locks_is_told_once_a_folder_and_work_goes_on(tmp_
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
-    monkeypatch.setattr(files, "__warningregistry__", {}, raising=False)
     with warnings.catch_warnings(record=True) as caught:
         warnings.resetwarnings()
         for name in ("a", "b", "a", "deep/a"):
@@ -129,11 +152,26 @@ def test_a_file_system_without_locks_is_told_once_a_folder_and_work_goes_on(tmp_
         str(tmp_path),
         str(tmp_path / "deep"),
     ]
-    assert str(caught[0].message).endswith("run one process per folder")
+    assert str(caught[0].message).endswith(
+        "; run one process per folder, or divide the work with --shard I/N (docs/scale.md)"
+    )
     with pytest.raises(NoLocks), locked(tmp_path / "a.lock", wait=False):
         pass
     (tmp_path / ".a.lock.holder").write_text(json.dumps({"host": "there", "pid": 7, "started": "today"}))
     assert holder(tmp_path / "a.lock") == Holder("there", 7, "today")  # nobody can tell that it is not so
+
+
+def test_a_run_without_locks_says_so_in_one_line_and_does_its_work(tmp_path, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    outcome = smoke(tmp_path, "msp,scone", "--seeds", "0,1")  # six trainings
+    assert outcome.status == 0 and complaints(outcome) == [
+        f"oodbench: the file system of '{tmp_path / 'weights'}' has no locks, so processes that share this folder "
+        "would do the same work twice; run one process per folder, or divide the work with --shard I/N "
+        "(docs/scale.md)"
+    ]
 
 
 def test_a_folder_that_cannot_be_made_is_told_in_one_line(tmp_path):

@@ -71,6 +71,11 @@ COMMANDS = {  # the module of each, what it does, an example
         "say what is done in a results folder, what failed and what runs, in all processes that share it",
         "oodbench status results/",
     ),
+    "merge": (
+        "merge",
+        "copy the results of other folders into one; status 1 if a cell differs or cannot be read, which then stays",
+        "oodbench merge shard1/ shard2/ --into results/",
+    ),
     "remove": (
         "remove",
         "delete cells of a results folder after showing which; weights stay",

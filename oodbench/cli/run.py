@@ -4,11 +4,11 @@ import argparse
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sized
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oodbench.cli import progress
+from oodbench.cli import progress, slurm_jobs
 from oodbench.cli.event_log import Logged
 from oodbench.cli.output import check_open, results_stay, terminal_width
 from oodbench.cli.progress import duration, outcome, training_name
@@ -22,11 +22,13 @@ from oodbench.results.selection import TRAINING_DOMAIN
 from oodbench.running import request as requests
 from oodbench.running.plan import plan
 from oodbench.running.reporting import Reporter
-from oodbench.running.request import DEFAULT_SUITE, Request, request
+from oodbench.running.request import DEFAULT_SUITE, SLURM, Request, request
 from oodbench.running.run import carry_out, check_device, prepare, remarks
 
 if TYPE_CHECKING:
     from oodbench.running.plan import Plan
+
+PART = ("shard", "stage")  # which jobs of one request differ in
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,6 +114,16 @@ def _add_how(how: argparse._ArgumentGroup) -> None:
         metavar="S",
         help="seconds for a training, and for scoring a cell; what takes longer has failed (default: no limit)",
     )
+    how.add_argument(
+        "--shard",
+        metavar="I/N",
+        help="do this part of N: trainings with their cells, the same N parts on every machine; see docs/scale.md",
+    )
+    how.add_argument(
+        "--stage",
+        metavar="parents|rest",
+        help="of a shard: train what others start from, or do all else with those weights (default: both)",
+    )
     how.add_argument("--device", help="auto (default), cpu, cuda, cuda:1")
     how.add_argument(
         "--precision",
@@ -150,11 +162,12 @@ def _requests(given: argparse.Namespace) -> list[Request]:
     options: dict[str, Any] = {each.name: getattr(given, each.name) for each in fields(Request)}
     stated = {name: value for name, value in options.items() if value is not None}
     if given.request is not None:
+        part = {name: stated.pop(name) for name in PART if name in stated}
         if stated:
             name = next(iter(stated))
             option = {"settings": "setting", "plugins": "plugin"}.get(name, name.replace("_", "-"))
             raise UserError(f"'{given.request}' says what to run and how; leave out --{option}, or write it there")
-        return requests.read(Path(given.request))
+        return [replace(each, **part) for each in requests.read(Path(given.request))]
     chosen = stated.pop("suite", [DEFAULT_SUITE])
     return [request(suite=suite, **stated) for suite in chosen]
 
@@ -180,16 +193,24 @@ def _run(asked: Request, given: argparse.Namespace) -> int:
 
 
 def _carried_out(asked: Request, reporter: Reporter, debug: bool) -> int:
+    if asked.engine == SLURM:
+        slurm_jobs.check(asked)
     planned = prepare(asked, reporter)
+    if asked.engine == SLURM and planned.todo:
+        return slurm_jobs.submit(planned, dry_run=False)
     if planned.todo:
-        trainings = _count(planned.all_trainings, "training")
-        reporter.note(f"{_counts(planned)} in {trainings}; results go to {asked.folder}")
+        trainings = "" if planned.only is not None else f" in {_count(planned.all_trainings, 'training')}"
+        reporter.note(f"{_counts(planned)}{trainings}; results go to {asked.folder}")
     else:
-        reporter.note(f"{_counts(planned)}: nothing to do (--force runs them again).")
+        again = " (--force runs them again)" if planned.done and asked.stage is None else ""
+        reporter.note(f"{_counts(planned)}: nothing to do{again}.")
     new = carry_out(planned, reporter)
-    _print_tables(planned, reporter.note)
-    for line in _unlisted(planned):
-        reporter.note(line)
+    if asked.shard is None:
+        _print_tables(planned, reporter.note)
+        for line in _unlisted(planned):
+            reporter.note(line)
+    else:  # other shards may be at work: the table comes when all are through
+        reporter.note(f"{_label(planned)} has ended; how far all are: oodbench status {_quoted(planned)}")
     failed = [result for result in new if result.status != "ok"]
     if failed:
         for result in failed if debug else ():
@@ -214,7 +235,18 @@ def _print_tables(planned: "Plan", note: Callable[[str], None]) -> None:
     note("")
     print(render.render(built, "text", terminal_width()), flush=True)
     note(f"The same table: {home / 'table.md'} and {home / 'table.tex'}")
-    note(f"Next: oodbench table {shlex.quote(str(planned.folder))} --format latex")
+    note(f"Next: oodbench table {_quoted(planned)} --format latex")
+
+
+def _quoted(planned: "Plan") -> str:
+    return shlex.quote(str(planned.folder))
+
+
+def _label(planned: "Plan") -> str:
+    """The suite, and which part of the run this is."""
+    asked = planned.request
+    stage = "" if asked.stage is None else f", {asked.stage}"
+    return planned.suite.label + ("" if asked.shard is None else f" (shard {asked.shard}{stage})")
 
 
 def _unlisted(planned: "Plan") -> Iterator[str]:
@@ -230,6 +262,8 @@ def _describe(asked: Request) -> int:
     planned = plan(asked)
     for line in remarks(planned):
         print(line)
+    if asked.engine == SLURM and planned.todo:
+        return slurm_jobs.submit(planned, dry_run=True)
     device = check_device(planned)
     seconds = 0.0
     if planned.todo:
@@ -239,14 +273,14 @@ def _describe(asked: Request) -> int:
         seconds = preflight.costs(planned, device).of(planned)
     print(_counts(planned))
     done = {cell.path for cell in planned.done}
-    for cell in planned.cells:
+    for cell in planned.cells if planned.only is None else ():
         print(f"  {'done  ' if cell.path in done else 'to run'}  {cell}")
     for waiting in planned.waiting:
         print(f"  needs {' and '.join(waiting.lacks)}  {waiting}")
     if planned.todo:
-        print(f"{_count(planned.all_trainings, 'training')}, shared by their cells:")
+        print(f"{_count(planned.all_trainings, 'training')}{', shared by their cells' * (planned.only is None)}:")
     for key, training in planned.all_trainings.items():
-        cells = planned.trainings[key][1] if key in planned.trainings else []
+        cells = planned.trainings[key][1] if key in planned.trainings and planned.only is None else []
         print(f"  {training_name(training)}: {_count(cells, 'cell') if cells else 'only to start others from'}")
     for problem in planned.lacking.values():
         print(problem)
@@ -258,10 +292,12 @@ def _describe(asked: Request) -> int:
 
 
 def _counts(planned: "Plan") -> str:
+    if planned.only is not None:
+        return f"{_label(planned)}: {_count(planned.all_trainings, 'training')} that others start from"
     todo = f"{len(planned.done)} done already, {len(planned.todo)} to run"
     helping = f" ({len(planned.for_selection)} for the selection alone)" if planned.for_selection else ""
     waiting = f", {len(planned.waiting)} waiting for data" if planned.waiting else ""
-    return f"{planned.suite.label}: {_count([*planned.cells, *planned.waiting], 'cell')}{helping}, {todo}{waiting}"
+    return f"{_label(planned)}: {_count([*planned.cells, *planned.waiting], 'cell')}{helping}, {todo}{waiting}"
 
 
 def _count(things: Sized, name: str) -> str:

@@ -96,6 +96,16 @@ class Saver:
             raise Unfit(f"cannot be loaded ({type(error).__name__})") from None
 
 
+def epoch_of(path: Path) -> tuple[int, int] | None:
+    """The epoch that a checkpoint goes on with and how many there are, without reading its tensors; None if unknown."""
+    try:
+        contents = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        epoch, epochs = contents["epoch"], contents["epochs"]
+    except Exception:  # damaged bytes raise nearly anything
+        return None
+    return (epoch, epochs) if type(epoch) is type(epochs) is int else None
+
+
 def load_state(into: Stateful, values: Mapping[str, Any]) -> None:
     """Load values that fit. What torch notes beside a module's own state is believed, and not what a file has there."""
     state = into.state_dict()

@@ -6,6 +6,7 @@ Folder: <results>/<suite>[-<preset>]/<setting>/<method>/seed<seed>-<key>.json, w
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from functools import cache, cached_property, lru_cache
@@ -239,9 +240,15 @@ def _shared(type_: Any, text: bytes) -> Any:
     return msgspec.json.decode(text, type=type_)
 
 
+def file_of(folder: Path, suite: str, setting: str, method: str, seed: int, key: str) -> Path:
+    """Where the result of a cell lies in a results folder."""
+    method = re.sub(r"[^\w.,=+-]", "_", method)[:200]  # a hyperparameter may be any text
+    return folder / suite / setting / method / f"seed{seed}-{key[:8]}.json"
+
+
 def write(result: Result, path: Path, scores: dict[str, Scored], log: list[dict[str, Any]]) -> None:
     """Raw scores and log first: a result that exists is complete."""
-    _make_room(path)
+    _keep_unreadable(path)
     if scores:
         arrays = {
             f"{split}_{name}": array
@@ -257,18 +264,9 @@ def write(result: Result, path: Path, scores: dict[str, Scored], log: list[dict[
 
 def place(path: Path, files: Mapping[str, bytes]) -> None:
     """The files of a result that was written elsewhere, by their suffix; in the same order."""
-    _make_room(path)
+    _keep_unreadable(path)
     for suffix in sorted(files, key=lambda suffix: suffix == path.suffix):
         write_bytes(path.with_suffix(suffix), files[suffix], followed=suffix != path.suffix)
-
-
-def _make_room(path: Path) -> None:
-    try:
-        _keep_unreadable(path)
-    except OSError as error:
-        raise CannotWrite(
-            f"cannot write '{path}': {error.strerror}; fix permissions or choose another folder"
-        ) from None
 
 
 def as_json(result: Result) -> str:
@@ -287,14 +285,24 @@ def as_json(result: Result) -> str:
 
 def _keep_unreadable(path: Path) -> None:
     """A file that stands where the result goes, but is none, is moved aside and not lost."""
-    if path.exists():
-        try:
-            read(path)
-        except Unreadable:
+    try:
+        if path.exists() and not _is_readable(path):
             aside, n = path.with_suffix(".json.unreadable"), 1
             while aside.exists():
                 aside, n = path.with_suffix(f".json.unreadable{n}"), n + 1
             os.replace(path, aside)
+    except OSError as error:
+        raise CannotWrite(
+            f"cannot write '{path}': {error.strerror}; fix permissions or choose another folder"
+        ) from None
+
+
+def _is_readable(path: Path) -> bool:
+    try:
+        read(path)
+    except Unreadable:
+        return False
+    return True
 
 
 def read(path: Path) -> Result:

@@ -1,6 +1,5 @@
 """Trainings and cells: what a plan is made of. A cell is suite x setting x method with its values x seed."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -100,9 +99,7 @@ class Cell:
     @cached_property
     def path(self) -> Path:
         setting = self.suite.setting_name(self.setting)
-        method = re.sub(r"[^\w.,=+-]", "_", self.method.label)[:200]  # a hyperparameter may be any text
-        name = f"seed{self.seed}-{self.key[:8]}.json"
-        return self.folder / self.suite.label / setting / method / name
+        return results.file_of(self.folder, self.suite.label, setting, self.method.label, self.seed, self.key)
 
     def __str__(self) -> str:
         draw = f" / {self.training.draw}" if self.training.draw is not None else ""

@@ -1,13 +1,16 @@
 """Who does a training among processes that share a results folder. Imports no torch."""
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from oodbench.files import Holder, claim, holder
+from oodbench.files import Holder, claim, holder, note_epoch
 from oodbench.running.cells import Training, weights_file
 from oodbench.running.reporting import Reporter, training_name, waiting_for
+
+EVERY = 5.0  # seconds between notes of how far a training is
 
 
 @dataclass
@@ -19,10 +22,18 @@ class Claims:
     take_over: bool = False  # instead of waiting for another process, do what it holds here too
 
     _held: set[str] = field(default_factory=set, init=False)
+    _noted: dict[str, float] = field(default_factory=dict, init=False)  # when it was last said how far each is
 
     def grant(self, trainings: Iterable[Training]) -> None:
         """Whoever gave the work to this process holds these for it."""
         self._held |= {each.key for each in trainings}
+
+    def note(self, training: str, epoch: int, epochs: int) -> None:
+        """Say now and then, for whoever asks `oodbench status`, how far a training that is held here is."""
+        now = time.monotonic()
+        if training in self._held and now - self._noted.setdefault(training, now) > EVERY:
+            self._noted[training] = now
+            note_epoch(weights_file(training, self.folder, "lock"), epoch, epochs)
 
     @contextmanager
     def hold(self, training: Training, wait: bool = True) -> Iterator[bool]:

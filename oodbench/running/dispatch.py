@@ -11,7 +11,7 @@ from oodbench.running import preflight
 from oodbench.running.claims import Claims
 from oodbench.running.driver import Driver, Engine, drive
 from oodbench.running.plan import Plan
-from oodbench.running.reporting import Reporter
+from oodbench.running.reporting import Reporter, training_name
 from oodbench.running.request import remember
 from oodbench.running.schedule import Schedule
 from oodbench.running.tasks import tasks_of
@@ -32,12 +32,13 @@ def execute(plan: Plan, device: "torch.device", reporter: Reporter) -> list[Resu
     schedule = Schedule.of(tasks_of(plan, costs.trainings, costs.cell))
     claims = Claims(plan.folder, reporter, plan.request.take_over)
     driver = Driver(plan, schedule, reporter, claims, plan.request.timeout)
+    cells = plan.todo if plan.only is None else []
     with closing(driver), closing(_engine(plan, device, driver, costs.of(plan))) as engine:
-        reporter.begin(len(plan.todo), engine.slots)
+        reporter.begin(len(cells), engine.slots)
         try:
             drive(schedule, engine, driver, ahead=int(engine.carries_weights))  # of what has to travel, one is sent on
         except KeyboardInterrupt:
-            reporter.note(f"{len(plan.todo) - len(driver.new)} of {len(plan.todo)} cells are left")
+            reporter.note(f"{len(cells) - len(driver.new)} of {len(cells)} cells are left")
             raise
         finally:
             reporter.end()
@@ -46,6 +47,13 @@ def execute(plan: Plan, device: "torch.device", reporter: Reporter) -> list[Resu
         raise UserError(
             f"{len(driver.given_up)} cells have no result; the first, '{plan.cell(key)}': {why}; the same command "
             "tries them again"
+        )
+    if plan.only is not None and driver.failures:  # which no cell tells here
+        key, failure = next(iter(driver.failures.items()))
+        name = training_name(plan.training(key))
+        raise UserError(
+            f"{len(driver.failures)} of {len(plan.only)} trainings failed; the first, {name}: {failure.error}; "
+            "the other stage tries again, and its results tell"
         )
     return driver.new
 

@@ -98,7 +98,7 @@ class Driver:
 
     new: list[Result] = field(default_factory=list, init=False)
     given_up: dict[str, str] = field(default_factory=dict, init=False)  # cells without a result, and why
-    _failures: dict[str, Failure] = field(default_factory=dict, init=False)  # of trainings, by key
+    failures: dict[str, Failure] = field(default_factory=dict, init=False)  # of trainings, by key
     _failing: dict[str, Failure] = field(default_factory=dict, init=False)  # of scorings, by the name of the task
     _locks: dict[str, ExitStack] = field(default_factory=dict, init=False)  # by training
     _since: dict[str, float] = field(default_factory=dict, init=False)  # when a task, or its cell, began
@@ -126,7 +126,7 @@ class Driver:
         return "done"
 
     def _is_left(self, task: Task) -> bool:
-        if task.kind == "train" and task.training in self._failures:
+        if task.kind == "train" and task.training in self.failures:
             return False
         if self.plan.request.force:
             return True
@@ -136,7 +136,7 @@ class Driver:
 
     def send(self, task: Task, engine: Engine) -> None:
         """With the weights that it starts from, or why there are none."""
-        failures = {key: each for key, each in self._failures.items() if key in (task.training, task.needs)}
+        failures = {key: each for key, each in self.failures.items() if key in (task.training, task.needs)}
         if task.name in self._failing:
             failures[task.training] = self._failing[task.name]
         weights = {}
@@ -171,6 +171,7 @@ class Driver:
                     self.reporter.training(self._trainings[key], number, max(number, self._count), worker)
             case tasks.Advanced():
                 self._outlook.advance(task, (message.epoch - 1) / message.epochs)
+                self.claims.note(task.training, message.epoch, message.epochs)
                 self.reporter.progress(message, worker)
             case tasks.Scored(cell=key, files=files):
                 self._since[task.name] = time.monotonic()
@@ -190,7 +191,7 @@ class Driver:
 
     def _end(self, task: Task, message: tasks.Ended) -> None:
         if message.failure is not None:
-            self._failures[task.training] = message.failure
+            self.failures[task.training] = message.failure
         if message.weights is not None:
             write_bytes(weights_file(task.training, self.plan.folder), message.weights)
         self.schedule.ended(task)
@@ -233,7 +234,7 @@ class Driver:
     def _fail(self, task: Task, why: str) -> None:
         """A scoring goes out once more, with its failure, so that its results are written as those of any failure."""
         if task.kind == "train":
-            self._failures[task.training] = Failure(why, "")
+            self.failures[task.training] = Failure(why, "")
         else:
             self._failing[task.name] = Failure(why, "")
 
@@ -244,7 +245,7 @@ class Driver:
         now = time.monotonic()
         for name in [name for name, since in self._since.items() if now - since > self.timeout]:
             task = self.schedule.under_way[name]
-            if name in self._failing or task.training in self._failures:
+            if name in self._failing or task.training in self.failures:
                 continue  # only to write that
             engine.stop(task)
             left = self._without_result(task)  # in the order in which they are scored

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from oodbench import digests
 from oodbench.config import search
 from oodbench.config import suite as suites
 from oodbench.config.cards import NOT_YET
@@ -26,6 +27,7 @@ from oodbench.results.selection import LEAVE_ONE_OUT
 from oodbench.running import choice
 from oodbench.running.cells import Cell, Training
 from oodbench.running.request import Request, as_values, check_count, request
+from oodbench.running.shards import PARENTS, Shard, shard_of, trainings_of
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Plan:
     unlisted: dict[str, int]  # where nobody named methods, how many more would fit, by the word that runs them
     waiting: list[Waiting] = field(default_factory=list)
     lacking: dict[str, str] = field(default_factory=dict)  # what they wait for, and how to get it
+    only: frozenset[str] | None = None  # keys of the trainings to carry out, without any cell; None: all, with cells
 
     @property
     def folder(self) -> Path:
@@ -76,7 +79,7 @@ class Plan:
     def all_trainings(self) -> dict[str, Training]:
         """With the ones that others start from, which come before these."""
         chains = [each for training, _ in self.trainings.values() for each in training.chain]
-        return {each.key: each for each in chains}
+        return {each.key: each for each in chains if self.only is None or each.key in self.only}
 
     @cached_property
     def cells_by_key(self) -> dict[str, Cell]:
@@ -98,6 +101,25 @@ class Plan:
         if key not in known:
             raise UserError(f"the plan has no {what} '{key}' here; it was made by other code or for other data")
         return known[key]
+
+    @property
+    def keys(self) -> str:
+        """A digest of the keys of all cells."""
+        return digests.of_values(sorted(cell.key for cell in self.cells))
+
+    def share(self, shard: Shard, stage: str | None) -> "Plan":
+        """The part of the plan that is one shard's, the same whatever is done already."""
+        mine = trainings_of(self.cells, shard, stage)
+
+        def own(cells: list[Cell]) -> list[Cell]:
+            if stage != PARENTS:
+                return [cell for cell in cells if cell.training.key in mine]
+            return [cell for cell in cells if any(each.key in mine for each in cell.training.chain[:-1])]
+
+        only = frozenset(mine) if stage == PARENTS else None
+        return dataclasses.replace(
+            self, cells=own(self.cells), done=own(self.done), for_selection=own(self.for_selection), only=only
+        )
 
     def to_json(self) -> str:
         """The request, and what came of it here: whoever plans it again can compare."""
@@ -138,7 +160,10 @@ def plan(asked: Request) -> Plan:
     if os.path.exists(asked.folder) and not os.path.isdir(asked.folder):
         raise UserError(f"the results folder '{asked.folder}' is a file; choose another with --results")
     suite = suites.load(asked.suite, asked.preset).with_network(asked.model).with_sets(asked.semantic, asked.covariate)
-    return of_suite(asked, suite.with_precision(asked.precision).with_threads(asked.cpu_threads))
+    whole = of_suite(asked, suite.with_precision(asked.precision).with_threads(asked.cpu_threads))
+    if asked.keys is not None and whole.keys != asked.keys:
+        raise UserError("keys differ from those of the plan: code, data or a file has changed since; submit it again")
+    return whole if asked.shard is None else whole.share(shard_of(asked.shard), asked.stage)
 
 
 def of_suite(asked: Request, suite: Suite) -> Plan:

@@ -162,7 +162,8 @@ class Costs:
 
     def of(self, plan: Plan) -> float:
         """Of the whole plan in one process."""
-        return sum(self.trainings.values()) + self.cell * len(plan.todo)
+        cells = len(plan.todo) if plan.only is None else 0
+        return sum(self.trainings.values()) + self.cell * cells
 
 
 def costs(plan: Plan, device: torch.device) -> Costs:

@@ -79,12 +79,20 @@ def result(
         weights=weights_digest(network.model) if network else None,
         notes={
             **(network.notes if network else {}),
+            **(_trained_elsewhere(network.machine) if network else {}),
             **of_validation(cell.method.scorer.card, parts, lookup.num_classes(cell.suite)),
         },
         domain_accuracies=_observed(network.log) if network else [],
         seconds={stage: round(value, 4) for stage, value in seconds.items()},
         written=datetime.now(timezone.utc).isoformat(),
     )
+
+
+def _trained_elsewhere(there: dict[str, str]) -> dict[str, str]:
+    """Host and processor of the training, where these are not what scored: a shared folder has many makers."""
+    words = [printable(there[name], 200) for name in ("host", "cpu") if isinstance(there.get(name), str)]
+    here = [machine()[name] for name in ("host", "cpu")]
+    return {"trained_on": ", ".join(words)} if words and words != here else {}
 
 
 def of_validation(scorer: Card, parts: Parts, classes: int) -> dict[str, int]:

@@ -17,11 +17,13 @@ from oodbench.config.schema import Document, Misfit, conform, values_of
 from oodbench.errors import UserError, shortened, shown, unknown
 from oodbench.files import write_text
 from oodbench.results.selection import TRAINING_DOMAIN
+from oodbench.running.shards import check_stage, shard_of
 
 DEFAULT_SUITE = "digits-c"
 RUNS = "runs"  # the key of a file under which several requests stand
 MOST_CELLS = 100_000  # of a request: to plan them takes minutes and a gigabyte, to run them years
 MOST_WORKERS = 1024  # processes on a machine
+SLURM = "slurm"
 ENGINES = ("ray", "slurm")
 _SPAN = re.compile(r"(\d+)\s*-\s*(\d+)")
 
@@ -60,6 +62,9 @@ class Request:
     per_device: int = 1  # workers that share a GPU
     on: str | None = None  # another engine: ray[:ADDRESS] or slurm:OPTIONS
     timeout: float | None = None  # seconds for a training and for scoring a cell
+    shard: str | None = None  # 3/16: of sixteen parts of the trainings, with their cells, the third
+    stage: str | None = None  # of a shard: parents, the trainings that others start from; or rest, all else
+    keys: str | None = None  # a digest of the keys of all cells, which whoever runs this must have too
 
     def __post_init__(self) -> None:
         if self.settings and (self.semantic or self.covariate):
@@ -91,12 +96,23 @@ class Request:
             raise UserError(f"--timeout {self.timeout:g} leaves no time for anything; choose seconds above 0")
         if self.on is not None and self.on.partition(":")[0] not in ENGINES:
             raise unknown("engine", self.on.partition(":")[0], ENGINES)
+        if self.engine == SLURM and (self.shard is not None or self.force):
+            raise UserError("--on slurm divides what is missing itself; leave out --shard and --force")
+        if self.shard is not None:
+            shard_of(self.shard)
+        check_stage(self.stage, self.shard)
+        if self.stage is not None and self.force:
+            raise UserError("--force would train in every shard what others start from; leave out --stage or --force")
         if self.draws < 1:
             raise UserError(f"{self.draws} draws are none; choose --draws 1, which is what the suite says, or more")
 
     @property
     def folder(self) -> Path:
         return Path(self.results)
+
+    @property
+    def engine(self) -> str | None:
+        return None if self.on is None else self.on.partition(":")[0]
 
     @property
     def names_settings(self) -> bool:
@@ -277,7 +293,7 @@ def as_values(each: Request) -> dict[str, Any]:
 REQUESTS = "requests"  # the folder inside a results folder that holds what was asked of it
 
 
-HOW = {"results", "force", "take_over", "device", "workers", "per_device", "on", "timeout"}
+HOW = {"results", "force", "take_over", "device", "workers", "per_device", "on", "timeout", "shard", "stage", "keys"}
 
 
 def remember(asked: Request) -> None:

@@ -11,8 +11,10 @@ from oodbench.errors import UserError
 from oodbench.results.rescore import NotRescored, is_current, rescore
 from oodbench.results.result import OUTPUTS, Result, read
 from oodbench.running.plan import Plan, plan
-from oodbench.running.reporting import Reporter
-from oodbench.running.request import Request
+from oodbench.running.reporting import Reporter, training_name
+from oodbench.running.request import SLURM, Request
+from oodbench.running.shards import REST, parents_of
+from oodbench.running.tasks import tasks_of
 
 if TYPE_CHECKING:
     import torch
@@ -23,7 +25,8 @@ def prepare(asked: Request, reporter: Reporter) -> Plan:
     planned = plan(asked)
     problems = dict(planned.lacking)
     if problems and not asked.offline:
-        check_device(planned)  # before anything is downloaded for nothing
+        if asked.engine != SLURM:  # whose nodes have other devices
+            check_device(planned)  # before anything is downloaded for nothing
         problems = availability.obtain(problems, reporter.download)
         planned = plan(asked)
         problems = {name: problems.get(name, problem) for name, problem in planned.lacking.items()}
@@ -31,7 +34,7 @@ def prepare(asked: Request, reporter: Reporter) -> Plan:
         raise UserError("; ".join(problems.values()))
     for setting, lacks in {each.setting: each.lacks for each in planned.waiting}.items():
         reporter.note(f"left out: the setting '{setting}': {problems[lacks[0]]}")
-    if not planned.cells:
+    if not planned.cells and asked.shard is None:
         raise UserError(f"the data of no setting is there; see: oodbench data status {asked.suite}")
     for line in remarks(planned):
         reporter.note(line)
@@ -44,6 +47,12 @@ def remarks(planned: Plan) -> Iterator[str]:
         yield f"note: {warning}"
     for name, reason in planned.left_out.items():
         yield f"left out: {name} {reason}"
+    if planned.request.stage == REST:
+        parents = parents_of(planned.cells)
+        for task in tasks_of(planned, {}):
+            if task.kind == "train" and task.training in parents:
+                name = training_name(parents[task.training])
+                yield f"note: {name}, which others start from, is not in '{planned.folder}'; it is trained here"
 
 
 def check_device(planned: Plan) -> "torch.device":
@@ -63,6 +72,8 @@ def check_device(planned: Plan) -> "torch.device":
 def carry_out(planned: Plan, reporter: Reporter) -> list[Result]:
     """Run what is still to do; the new results."""
     asked = planned.request
+    if asked.engine == SLURM and planned.todo:
+        raise UserError("jobs of Slurm are submitted by the command alone: oodbench run --on slurm:OPTIONS")
     _sweep(planned)
     if planned.todo:
         device = check_device(planned)
@@ -77,6 +88,7 @@ def carry_out(planned: Plan, reporter: Reporter) -> list[Result]:
         new = dispatch.execute(planned, device, reporter)
     else:
         new = []
+        files.check_writable(planned.folder)  # a shard without work has a results folder too, to be merged
     _rescore(planned, reporter)
     if asked.save_splits:
         from oodbench.running import execution

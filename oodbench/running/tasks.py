@@ -122,10 +122,12 @@ def tasks_of(plan: Plan, costs: Mapping[str, float], cost_of_cell: float = 0.0) 
         chains |= {each.key: each for each in needed}
     tasks = []
     for key, training in chains.items():
+        if plan.only is not None and key not in plan.only:
+            continue
         if must_train(training, plan.folder, plan.request.force):
             parent = training.parent.key if training.parent is not None else None
             tasks.append(Task("train", key, needs=parent, cost=costs.get(key, 0.0)))
-        if key in plan.trainings:
+        if key in plan.trainings and plan.only is None:
             cells = plan.trainings[key][1]
             tasks.append(Task("score", key, tuple(cell.key for cell in cells), key, cost_of_cell * len(cells)))
     return tasks

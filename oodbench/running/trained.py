@@ -5,7 +5,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from oodbench.learning.rows import as_rows
 from oodbench.learning.state_digest import state_digest
 from oodbench.results.plain import as_plain
 from oodbench.results.result import WEIGHTS, EpochAccuracies, Result
-from oodbench.running import keys
+from oodbench.running import keys, provenance
 from oodbench.running.cells import Training, weights_file
 from oodbench.running.plan import cell_of
 from oodbench.running.repeat import command
@@ -40,7 +40,7 @@ from oodbench.seeds import derive
 
 CPU = torch.device("cpu")
 FIELDS = {"model", "log", "notes", "seconds"}  # of a file of weights
-LATER_FIELDS = {"training", "seed", "data", "seen", "digest"}  # which those of 0.1 lack
+LATER_FIELDS = {"training", "seed", "data", "seen", "digest", "machine"}  # which older ones lack
 
 
 def build_model(suite: Suite, seed: int) -> Classifier:
@@ -104,6 +104,7 @@ class Trained:
     log: list[dict[str, Any]]  # one record per epoch
     notes: dict[str, Any]  # of the trainer, for the result
     seconds: float
+    machine: dict[str, str] = field(default_factory=dict)  # where it was trained, if that is known
 
 
 class Unusable(Exception):
@@ -207,6 +208,7 @@ def keep(
         **_names(training),
         "data": dict(training.marks),
         "seen": seen,
+        "machine": provenance.machine(),
     }
     path = weights_file(training.key, folder)
     if not _are_weights(contents["model"]):
@@ -245,10 +247,16 @@ def _read(path: Path, device: torch.device) -> dict[str, Any] | None:
     is_log = isinstance(log, list) and all(isinstance(record, dict) for record in log)
     is_time = isinstance(seconds, int | float) and math.isfinite(seconds)
     are_plain = isinstance(contents.get("training", ""), str) and isinstance(contents.get("seed", 0), int)
-    are_mappings = all(isinstance(contents.get(name, {}), dict) for name in ("notes", "data", "seen"))
+    are_mappings = all(isinstance(contents.get(name, {}), dict) for name in ("notes", "data", "seen", "machine"))
     if not (is_log and is_time and are_plain and are_mappings):
         return None
     return contents if _are_weights(contents["model"]) else None
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a file holds weights of the training that its name says, as its digest has them."""
+    contents = _read(path, CPU)
+    return contents is not None and "digest" in contents and contents.get("training") == path.stem
 
 
 def _are_weights(state: Any) -> bool:
@@ -265,7 +273,8 @@ def _filled(model: Classifier, training: Training, contents: dict[str, Any], pat
     if not fits_module(contents["model"], model):
         raise Unusable(f"'{path}' holds the weights of another network")
     load_state(model, contents["model"])
-    return Trained(frozen(model), contents["log"], contents["notes"], contents["seconds"])
+    machine = contents.get("machine", {})
+    return Trained(frozen(model), contents["log"], contents["notes"], contents["seconds"], machine)
 
 
 def check_network(result: Result) -> None:

@@ -49,7 +49,8 @@ def files_below(folder):
 def test_help_names_every_command_and_ends_in_commands_to_paste():
     out = assert_done(oodbench("--help"))
     verbs = (
-        "run evaluate fit predict table compare list show check plot report status remove rescore submit verify data"
+        "run evaluate fit predict table compare list show check plot report status merge remove rescore submit verify "
+        "data"
     )
     assert re.findall(r"^    (\w+) ", out, re.MULTILINE) == verbs.split()
     assert out.endswith(EXAMPLES)
@@ -197,7 +198,7 @@ def test_help_lists_and_usage_errors_take_well_under_a_second(arguments):
 WRONG = [
     (
         ["foo"],
-        "unknown command 'foo'; known: check, check-method, compare, data, evaluate, fit, list, plot, predict, "
+        "unknown command 'foo'; known: check, check-method, compare, data, evaluate, fit, list, merge, plot, predict, "
         "remove, report, rescore, run, show, status, submit, table, verify",
     ),
     (["rn"], "unknown command 'rn'; did you mean 'run'?"),

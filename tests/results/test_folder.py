@@ -323,6 +323,7 @@ def test_a_result_that_goes_into_a_closed_folder_is_refused_in_one_line(tmp_path
     def refused(self, **_):
         raise PermissionError(errno.EACCES, "Permission denied", str(self))
 
+    made = a_result()  # which reads files
     monkeypatch.setattr(Path, "stat", refused)
     with pytest.raises(CannotWrite, match="cannot write '.*cell.json': Permission denied; fix permissions or choose"):
-        write(a_result(), tmp_path / "cell.json", {}, [])
+        write(made, tmp_path / "cell.json", {}, [])

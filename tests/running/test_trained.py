@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from command_line import assert_done, oodbench
+from command_line import assert_done, oodbench, smoke
 from stand_ins import arrays, data_in, keep
 
 import oodbench as public
@@ -24,7 +24,7 @@ from oodbench.learning.checkpoint import save_tensors
 from oodbench.learning.loop import Failed
 from oodbench.results.folder import read_folder
 from oodbench.results.result import read, read_scores
-from oodbench.running import dispatch, execution, plan, trained
+from oodbench.running import dispatch, execution, plan, provenance, trained
 from oodbench.running.provenance import weights_digest
 from oodbench.running.reporting import Silent
 from oodbench.running.request import request
@@ -384,3 +384,14 @@ def test_a_network_that_was_given_is_not_stored(digits, tmp_path):
 def test_a_result_says_how_it_ran():
     flags = Workplace(Path("nowhere"), CPU, options=Options(compile=True, deterministic=True)).run_flags
     assert flags == ["deterministic"], "nothing is compiled on a CPU"
+
+
+def test_a_result_says_where_its_weights_were_trained_if_that_was_elsewhere(tmp_path, monkeypatch):
+    there = {"host": "h2", "cpu": "EPYC", "capability": "AVX2", "architecture": "x86_64"}
+    with monkeypatch.context() as away:
+        away.setattr(provenance, "machine", lambda: there)
+        assert_done(smoke(tmp_path, "msp", "--setting", "unseen-digits"))
+    assert_done(smoke(tmp_path, "msp,knn", "--setting", "unseen-digits"))
+    by_method = {result.method: result for result in read_folder(tmp_path)[0]}
+    assert by_method["msp"].machine == there and "trained_on" not in by_method["msp"].notes
+    assert by_method["knn"].machine == provenance.machine() and by_method["knn"].notes["trained_on"] == "h2, EPYC"

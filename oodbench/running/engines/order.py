@@ -43,6 +43,14 @@ def unpacked(order: Order, scratch: Path) -> Plan:
     return plan
 
 
+def with_copies(plan: Plan, asked: Request, folder: Path) -> Request:
+    """A request of a plan on copies of the files that it names, for jobs that begin when these may have changed."""
+    files = packed(plan).files
+    for name, content in files.items():
+        write_bytes(_path(name, folder), content)
+    return _with_places(asked, {name: str(_path(name, folder)) for name in files})
+
+
 def _files(named: Iterable[Any]) -> set[str]:
     """Those that are files here: also the FILE.py of FILE.py:function."""
     names = {
@@ -58,9 +66,13 @@ def _placed(name: str, content: bytes, scratch: Path) -> str:
             return name
     except OSError:
         pass
-    path = scratch / "files" / digests.of_text(name) / Path(name).name  # which plugins and suites are called by
+    path = _path(name, scratch / "files")
     write_bytes(path, content)
     return str(path)
+
+
+def _path(name: str, folder: Path) -> Path:
+    return folder / digests.of_text(name) / Path(name).name  # which plugins and suites are called by
 
 
 def _with_places(asked: Request, places: dict[str, str]) -> Request:
@@ -88,8 +100,7 @@ def _with_places(asked: Request, places: dict[str, str]) -> Request:
 
 def _here(plan: Plan) -> dict[str, str]:
     data = {name: mark for cell in plan.cells for name, mark in cell.marks.items()}
-    keys = digests.of_values(sorted(cell.key for cell in plan.cells))
-    return {"oodbench": version("oodbench"), **{f"data {name}": mark for name, mark in data.items()}, KEYS: keys}
+    return {"oodbench": version("oodbench"), **{f"data {name}": mark for name, mark in data.items()}, KEYS: plan.keys}
 
 
 def _difference(here: dict[str, str], there: dict[str, str]) -> str:

@@ -1,6 +1,5 @@
 """One scorer on a given network in one setting: its key, and the ordinary result that comes of it."""
 
-import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
@@ -63,8 +62,7 @@ class GivenCell:
 
     @cached_property
     def path(self) -> Path:
-        method = re.sub(r"[^\w.,=+-]", "_", self.label)[:200]
-        return self.folder / self.given.suite.label / self.setting / method / f"seed{SEED}-{self.key[:8]}.json"
+        return results.file_of(self.folder, self.given.suite.label, self.setting, self.label, SEED, self.key)
 
     def is_done(self) -> bool:
         try:
