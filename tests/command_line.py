@@ -87,5 +87,5 @@ def assert_done(outcome: Outcome) -> str:
 def assert_refused(outcome: Outcome, *parts: object) -> None:
     """One line on stderr that holds every part, after what was said before; and the status of wrong usage."""
     assert len(complaints(outcome)) == 1 and outcome.err.endswith(f"{complaints(outcome)[0]}\n"), outcome.err
-    assert [part for part in parts if str(part) not in complaints(outcome)[0]] == [], outcome.err
+    assert [part for part in parts if str(part) not in f"{complaints(outcome)[0]}\n"] == [], outcome.err
     assert outcome.status == 2

@@ -28,7 +28,7 @@ def execute(plan: Plan, device: "torch.device", reporter: Reporter) -> list[Resu
     preflight.check(plan, device)
     check_writable(plan.folder)
     remember(plan.request)
-    costs = preflight.costs(plan, device)
+    costs = _costs(plan, device)
     schedule = Schedule.of(tasks_of(plan, costs.trainings, costs.cell))
     claims = Claims(plan.folder, reporter, plan.request.take_over)
     driver = Driver(plan, schedule, reporter, claims, plan.request.timeout)
@@ -56,6 +56,14 @@ def execute(plan: Plan, device: "torch.device", reporter: Reporter) -> list[Resu
             "the other stage tries again, and its results tell"
         )
     return driver.new
+
+
+def _costs(plan: Plan, device: "torch.device") -> preflight.Costs:
+    """None that anybody knows where a network or a picture cannot be tried; what is wrong fails its cells in turn."""
+    try:
+        return preflight.costs(plan, device)
+    except Exception:
+        return preflight.Costs({}, 0.0)
 
 
 def _check_engine(plan: Plan) -> None:

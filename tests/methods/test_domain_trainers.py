@@ -767,7 +767,7 @@ def test_an_extended_network_is_saved_and_loaded_with_its_parts(name, tmp_path, 
         chosen = ["--suite", "digits-c", "--preset", "smoke", "--setting", "unseen-digits", "--results", str(tmp_path)]
         environments = f"{name}.environments=random:2"
         assert main(["run", *chosen, "--methods", methods, "--set", "recipe.epochs=1", "--set", environments]) == 0
-        return capsys.readouterr().out
+        return capsys.readouterr().err
 
     assert "epoch 1/1" in run(name)
     (first,) = read_folder(tmp_path)[0]
@@ -806,7 +806,7 @@ def test_wrong_environments_end_the_command_in_one_line(tmp_path, capsys):
     ]
     assert main([*chosen, "--set", "coral.environments=random:1"]) == 2
     message = "oodbench: coral compares environments and needs two or more; choose coral.environments=random:2\n"
-    assert capsys.readouterr().err == message and not (tmp_path / "res").exists()
+    assert capsys.readouterr().err.endswith(f"\n{message}") and not (tmp_path / "res").exists()
     assert main([*chosen, "--set", "coral.environments=native"]) == 2
     assert "environments" in capsys.readouterr().err
     assert main([*chosen, "--set", "coral.environments=random:2", "--set", "recipe.batch_size=3"]) == 2

@@ -102,7 +102,7 @@ def test_the_table_of_a_run_has_them_too(tmp_path, capsys):
     plan = type("Plan", (), {})()
     plan.folder, plan.suite = tmp_path, suites.load("cifar10-c", "cpu-effect-released")
     plan.request = replace(command.request(), selection="training-domain")
-    command._print_tables(plan)
+    command._print_tables(plan, print)
     printed = capsys.readouterr().out
     assert "reported (SVHN)" in printed and "compare in direction alone" in printed
     home = tmp_path / "cifar10-c-cpu-effect-released"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from command_line import SUITE_FILE, assert_done, assert_refused, oodbench, python, smoke
+from command_line import SUITE_FILE, assert_done, assert_refused, complaints, oodbench, python, smoke
 
 import oodbench as package
 from oodbench.config import networks
@@ -479,8 +479,8 @@ def test_a_mistake_that_shows_up_only_in_a_training_fails_its_cells_in_one_line(
         """
     )
     outcome = smoke(tmp_path / "out", "msp", "--model", "my_net.py:Late", *SETTING)
-    message = f"oodbench: 1 of 1 cells failed; the first: ValueError at {path}:10: enough\n"
-    assert (outcome.status, outcome.err) == (1, message)
+    message = f"oodbench: 1 of 1 cells failed; the first: ValueError at {path}:10: enough"
+    assert (outcome.status, complaints(outcome)) == (1, [message])
 
 
 # Afterwards

@@ -24,12 +24,17 @@ from oodbench.running.workplace import Workplace
 SUFFIXES = (".npz", ".jsonl", ".json")  # of a result's files
 
 
+class _There(Exception):
+    """Where a failure happened, as the process that met it wrote it down."""
+
+
 class _Told(Failed):
-    """A failure that another worker has met."""
+    """A failure that another task has met, perhaps on another machine."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.error)
         self.text = failure.traceback
+        self.__cause__ = _There(f"\n{failure.traceback}")  # which the traceback of what starts from it shows
 
     @property
     def traceback(self) -> str:
