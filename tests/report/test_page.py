@@ -241,6 +241,16 @@ def test_a_row_says_how_it_stands_only_where_that_is_known(tmp_path):
     assert "standing" not in made(both, tmp_path / "c")["board-0"]["rows"][0]
 
 
+def test_results_of_the_community_stand_beside_others_unless_these_have_the_method(tmp_path):
+    measured(tmp_path / "ours", ["erm"], seeds=(0, 1))
+    measured(tmp_path / "community", ["erm", "scone"], seeds=(0, 1))
+    (tmp_path / "community" / "COLLECTION").write_text("community\n")
+    data = chunks_of(oodbench.report([tmp_path / "ours", tmp_path / "community"], tmp_path / "site"))
+    boards = [data[f"board-{i}"]["rows"] for i, _ in enumerate(data["index"]["boards"])]
+    shown = [[(row["method"], row.get("standing")) for row in rows] for rows in boards]
+    assert sorted(shown, key=len) == [[("erm", "reported")], [("erm", None), ("scone", "reported")]]
+
+
 def test_a_failed_cell_says_why_and_damaged_scores_are_left_out(tmp_path):
     ok = measured(tmp_path / "r", ["erm"], seeds=(0,))[0]
     ok.path.with_suffix(".npz").write_bytes(b"no archive")

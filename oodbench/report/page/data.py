@@ -1,6 +1,6 @@
 """Results in, all that a page shows out, as chunks: an index; of each board leaderboard, pairs and cells."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,18 +37,16 @@ def page_data(
     ledger: Ledger,
     title: str,
     selection: str | None = None,
-    known: Mapping[str, str] | None = None,
     tell: Listener = lambda _: None,
 ) -> PageData:
-    """`selection` chooses checkpoints where domains are held out. `known` says of results, by their keys, how they
-    stand: "verified" or "reported"."""
+    """`selection` chooses checkpoints where domains are held out."""
     rule = selection or TRAINING_DOMAIN
     check(rule)
     files = Files()
     made, chunks, listed = [], [], []
     for number, board in enumerate(boards(ledger)):
         tell(board.title)
-        some = standings(board, rule, known)
+        some = standings(board, rule)
         plain = leaderboard.data_of(some) | {"sweeps": sweeps.data_of(some)}
         compared = pairs.data_of(some)
         made.append(some)

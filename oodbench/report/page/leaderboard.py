@@ -5,7 +5,7 @@ columns (settings and averages), rows (methods) and metrics, and for each column
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from oodbench.report import tables
@@ -19,6 +19,7 @@ from oodbench.results.measurement import Runs
 from oodbench.results.metrics import METRICS
 from oodbench.results.resampling import FAST
 from oodbench.results.samples import Sample
+from oodbench.results.standing import standing
 
 Plain = dict[str, Any]
 
@@ -33,7 +34,6 @@ class Standings:
     plain_table: Table | None  # the others, without
     settings: list[str]
     columns: dict[str, list[str]]  # titles, and the settings that a mean is over
-    standings: Mapping[str, str] = field(default_factory=dict)  # of results, by their keys
 
     @property
     def rows(self) -> list[Row]:
@@ -49,7 +49,7 @@ class Standings:
         return {method: cell.sample for method, cell in cells if cell.sample is not None}
 
 
-def standings(board: Board, rule: str, known: Mapping[str, str] | None = None) -> Standings:
+def standings(board: Board, rule: str) -> Standings:
     """Metrics whose draws are slow have no intervals here: for hundreds of rows these would take hours."""
     runs = selection.select(board.ledger, rule, board.last_only)
     recorded = {name for some in runs.values() for each in some.ok for name in each.metrics} or set(FAST)
@@ -59,7 +59,7 @@ def standings(board: Board, rule: str, known: Mapping[str, str] | None = None) -
     without = tables.build(board.ledger, slow, selection=rule, images=False)[0] if slow else None
     settings = in_order(runs)
     columns = {setting: [setting] for setting in settings} | averages(runs, settings)
-    return Standings(board, runs, table, without, settings, columns, known or {})
+    return Standings(board, runs, table, without, settings, columns)
 
 
 def data_of(some: Standings) -> Plain:
@@ -135,8 +135,8 @@ def _rows(some: Standings) -> list[Plain]:
         each: Plain = {"method": row.method, "name": row.name, "group": some.table.group_of_row(i), "network": number}
         if row.network:
             each["given"] = row.network
-        keys = [one.result.key for own in runs[row.method].values() for one in own.measurements]
-        words = {some.standings.get(key) for key in keys}
+        paths = [one.result.path for own in runs[row.method].values() for one in own.measurements]
+        words = {path and standing(path) for path in paths}
         if len(words) == 1 and None not in words:  # a row that is partly verified is not
             each["standing"] = words.pop()
         made.append(each)

@@ -13,7 +13,6 @@ from oodbench.report.page.data import Listener, PageData, page_data
 from oodbench.report.page.document import GENERATOR, document
 from oodbench.results.folder import Reading
 from oodbench.results.ledger import Ledger
-from oodbench.results.standing import standing
 
 ONE_FILE = 2_000  # results at most; with more, a browser would wait for all of them before it shows any
 TITLE = "OOD benchmark results"
@@ -43,8 +42,7 @@ def make(
     page = out / "index.html"
     named = checked_title(title)
     _check_out(out, page)
-    community = {each.key: word for each in reading.results if each.path and (word := standing(each.path))}
-    data = page_data(Ledger(reading.results, reading.problems), named, selection, community, tell)
+    data = page_data(Ledger(reading.results, reading.problems), named, selection, tell)
     beside = [] if single or data.results <= ONE_FILE else data.chunks
     inside = [] if beside else data.chunks
     text = document(named, inside, _index(data, beside))
