@@ -132,7 +132,7 @@ def test_a_whole_check_differs_by_chance_in_one_of_twenty_at_most():
 
 
 BREAKS = {
-    "nothing": ("energy", r"return functional\.energy\(", "return +functional.energy("),
+    "nothing": ("energy", r"return functional\.energy\(out\.logits, ", "return +functional.energy(out.logits, "),
     "knn without normalization": (
         "knn",
         r"return features / \(torch\.linalg\.vector_norm\(features, dim=-1, keepdim=True\) \+ 1e-10\)",
@@ -140,14 +140,14 @@ BREAKS = {
     ),
     "batch statistics of the test batch": (
         "energy",
-        r"    model\.eval\(\)\n    features, logits = \[\], \[\]\n",
+        r"    model\.eval\(\)\n    features, logits = Collected\(\), Collected\(\)\n",
         "    for module in model.eval().modules():\n"
         "        module.training = isinstance(module, torch.nn.BatchNorm2d)\n"
-        "    features, logits = [], []\n",
+        "    features, logits = Collected(), Collected()\n",
     ),
     "scone without its wild term": ("scone", r'return parts\["wild"\] \+ ', "return "),
     "labels shifted by one": ("energy", r"images\.labels\.astype\(np\.int16\)", "(images.labels + 1).astype(np.int16)"),
-    "a flipped sign": ("energy", r"return functional\.energy\(", "return -functional.energy("),
+    "a flipped sign": ("energy", r"return functional\.energy\(out\.logits, ", "return -functional.energy(out.logits, "),
 }
 
 
