@@ -91,6 +91,11 @@ class Cell:
     def key(self) -> str:
         return digests.of_values(keys.of_cell(self))
 
+    @property
+    def name(self) -> str:
+        """What tells it from all other cells of its plan: two methods may be one, as ERM and energy on it are."""
+        return f"{self.key} {self.method.label}"
+
     @cached_property
     def variant(self) -> str:
         """The key without the seed: what a mean over seeds must have in common."""

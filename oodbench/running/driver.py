@@ -106,7 +106,7 @@ class Driver:
     _scored: set[str] = field(default_factory=set, init=False)  # cells
 
     def __post_init__(self) -> None:
-        self._trainings, self._cells = self.plan.trainings_by_key, self.plan.cells_by_key
+        self._trainings, self._cells = self.plan.trainings_by_key, self.plan.cells_by_name
         self._left = Counter(task.training for task in self.schedule.tasks.values())  # tasks, by training
         self._announced: set[str] = set()
         self._count = len(self._left)  # of trainings that will be announced
@@ -132,7 +132,7 @@ class Driver:
             return True
         if task.kind == "train":
             return must_train(self._trainings[task.training], self.plan.folder, force=False)
-        return any(not self._cells[key].is_done() for key in task.cells)
+        return any(not self._cells[name].is_done() for name in task.cells)
 
     def send(self, task: Task, engine: Engine) -> None:
         """With the weights that it starts from, or why there are none."""
@@ -173,9 +173,9 @@ class Driver:
                 self._outlook.advance(task, (message.epoch - 1) / message.epochs)
                 self.claims.note(task.training, message.epoch, message.epochs)
                 self.reporter.progress(message, worker)
-            case tasks.Scored(cell=key, files=files):
+            case tasks.Scored(cell=name, files=files):
                 self._since[task.name] = time.monotonic()
-                self._write(self._cells[key], files)
+                self._write(self._cells[name], files)
             case tasks.Ended():
                 self._end(task, message)
             case tasks.Lost(why=why):
@@ -185,7 +185,7 @@ class Driver:
         if files:
             results.place(cell.path, files)
         result = results.read(cell.path)
-        self._scored.add(cell.key)
+        self._scored.add(cell.name)
         self.new.append(result)
         self.reporter.result(result)
 
@@ -217,7 +217,7 @@ class Driver:
         A scoring that was lost twice is tried cell by cell, so that one that ends its worker fails alone.
         """
         left = self._without_result(task)
-        again = self.schedule.lost(task, [left] if not self.schedule.losses(task) else [(key,) for key in left])
+        again = self.schedule.lost(task, [left] if not self.schedule.losses(task) else [(name,) for name in left])
         self._leave(task, again)
         failed = [each for each in again if self.schedule.has_failed(each)]
         for each in failed:
@@ -229,7 +229,7 @@ class Driver:
             self.reporter.note(f"{training_name(self._trainings[task.training])}: {why}; {what_next}")
 
     def _without_result(self, task: Task) -> tuple[str, ...]:
-        return tuple(key for key in task.cells if key not in self._scored)
+        return tuple(name for name in task.cells if name not in self._scored)
 
     def _fail(self, task: Task, why: str) -> None:
         """A scoring goes out once more, with its failure, so that its results are written as those of any failure."""

@@ -82,16 +82,16 @@ class Plan:
         return {each.key: each for each in chains if self.only is None or each.key in self.only}
 
     @cached_property
-    def cells_by_key(self) -> dict[str, Cell]:
-        return {cell.key: cell for cell in self.cells}
+    def cells_by_name(self) -> dict[str, Cell]:
+        return {cell.name: cell for cell in self.cells}
 
     @cached_property
     def trainings_by_key(self) -> dict[str, Training]:
         """Those of all cells, done or not, and the ones that others start from."""
         return {each.key: each for cell in self.cells for each in cell.training.chain}
 
-    def cell(self, key: str) -> Cell:
-        return self._by_key(key, self.cells_by_key, "cell")
+    def cell(self, name: str) -> Cell:
+        return self._by_key(name, self.cells_by_name, "cell")
 
     def training(self, key: str) -> Training:
         return self._by_key(key, self.trainings_by_key, "training")

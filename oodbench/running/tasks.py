@@ -18,7 +18,7 @@ class Task(msgspec.Struct, frozen=True):
 
     kind: Literal["train", "score"]
     training: str  # its key
-    cells: tuple[str, ...] = ()  # keys of those to score
+    cells: tuple[str, ...] = ()  # names of those to score, which begin with their keys
     needs: str | None = None  # the key of the training whose weights it starts from or scores
     cost: float = 1.0  # in any unit, the same for all tasks of a run
 
@@ -71,7 +71,7 @@ class Scored(msgspec.Struct, frozen=True, tag=True):
     """A cell has a result: its files by their suffix, or none where they are in the results folder already."""
 
     task: str
-    cell: str
+    cell: str  # its name
     files: dict[str, bytes] = {}
 
 
@@ -129,5 +129,5 @@ def tasks_of(plan: Plan, costs: Mapping[str, float], cost_of_cell: float = 0.0) 
             tasks.append(Task("train", key, needs=parent, cost=costs.get(key, 0.0)))
         if key in plan.trainings and plan.only is None:
             cells = plan.trainings[key][1]
-            tasks.append(Task("score", key, tuple(cell.key for cell in cells), key, cost_of_cell * len(cells)))
+            tasks.append(Task("score", key, tuple(cell.name for cell in cells), key, cost_of_cell * len(cells)))
     return tasks

@@ -189,7 +189,7 @@ def test_a_plan_goes_through_json_and_a_cell_is_found_by_its_key(tmp_path):
     planned = plan(request(methods="scone,msp", seeds=2, results=tmp_path))
     again = Plan.from_json(planned.to_json())
     assert [cell.key for cell in again.cells] == [cell.key for cell in planned.cells]
-    cell = again.cell(planned.cells[0].key)
+    cell = again.cell(planned.cells[0].name)
     assert str(cell) == str(planned.cells[0]) and again.training(cell.training.parent.key).trainer.card.name == "erm"
     with pytest.raises(UserError, match="the plan has no cell 'nothing' here"):
         again.cell("nothing")

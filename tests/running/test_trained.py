@@ -319,6 +319,14 @@ def test_a_parent_trains_under_its_own_name_before_its_child(tmp_path):
     assert heard.trainings == [("erm", 1, 2), ("scone", 2, 2)] and heard.results == ["scone"]
 
 
+def test_two_names_of_one_method_have_a_result_each(tmp_path):
+    made = planned(tmp_path, "erm,energy,erm+energy")
+    assert len({cell.key for cell in made.cells}) == 1 and len({cell.name for cell in made.cells}) == len(made.cells)
+    heard = Heard()
+    dispatch.execute(made, CPU, heard)
+    assert heard.results == [cell.method.label for cell in made.cells] and all(cell.is_done() for cell in made.cells)
+
+
 def test_a_parent_with_cells_of_its_own_comes_first_with_them(tmp_path):
     heard = Heard()
     dispatch.execute(planned(tmp_path, "scone,woods,msp"), CPU, heard)

@@ -120,7 +120,7 @@ class Worker:
         return None
 
     def _score(self, training: Training, task: Task) -> Iterator[Message]:
-        cells = [self.plan.cell(key) for key in task.cells]
+        cells = [self.plan.cell(name) for name in task.cells]
         left = [cell for cell in cells if self.at.force or self.is_away or not cell.is_done()]
         try:
             with self._bugs_fail():
@@ -138,7 +138,7 @@ class Worker:
             content = {suffix: path.read_bytes() for suffix, path in files.items()} if self.is_away else {}
             for path in files.values() if self.is_away else ():
                 path.unlink()
-            yield tasks.Scored(task.name, cell.key, content)
+            yield tasks.Scored(task.name, cell.name, content)
 
     @contextmanager
     def _bugs_fail(self) -> Iterator[None]:
