@@ -2,7 +2,6 @@
 
 import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
@@ -25,7 +24,7 @@ from oodbench.running.tasks import Failure, Message, Order, Send, Task
 QUIET = {"OMP_WAIT_POLICY": "PASSIVE"}  # threads that wait by spinning slow each other down
 # A worker imports from where this process does: with -m, a file in the working folder could stand for any module.
 COMMAND = "import sys; sys.path[:] = {path!r}; from oodbench.running.engines.process import main; main()"
-GONE = {-signal.SIGKILL: "killed (out of memory?)", -signal.SIGSEGV: "a segmentation fault"}
+GONE = {-9: "killed (out of memory?)", -11: "a segmentation fault"}  # numbers, since Windows names no SIGKILL
 MOST_UNHEARD = 10_000  # messages, before a component that prints without end has to wait
 LONGEST_LINE = 4_096  # bytes of what a component prints
 LAST_WORDS = 2.0  # seconds in which what a process has sent is read, if a child of it keeps the pipe open
