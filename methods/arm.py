@@ -38,7 +38,7 @@ class Convolution(nn.Conv2d):
         super().__init__(channels, outputs, 5, padding=2)
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.shape[-2:] == (1, 1):  # features in place of images: only the kernel's centre meets one
+        if x.shape[-2:] == (1, 1):  # features in place of images: only the kernel's center meets one
             return F.conv2d(x, self.weight[:, :, 2:3, 2:3], self.bias)
         return super().forward(x)
 

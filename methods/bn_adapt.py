@@ -1,6 +1,6 @@
-"""A control: what do the wild images do to batch normalisation alone?
+"""A control: what do the wild images do to batch normalization alone?
 
-SCONE forwards labelled and wild images together, so the running statistics move towards the mixture whatever the loss.
+SCONE forwards labeled and wild images together, so the running statistics move toward the mixture whatever the loss.
 This row shows how much of its gain that explains. Its idea is old: Y. Li et al., Revisiting Batch Normalization For
 Practical Domain Adaptation, 2016.
 """
@@ -18,7 +18,7 @@ from oodbench.functional import forward_both
 
 @dataclass
 class BNAdapt(Trainer):
-    """No learning: only the statistics of batch normalisation see the wild images."""
+    """No learning: only the statistics of batch normalization see the wild images."""
 
     display: ClassVar[str] = "BN-adapt"
     needs: ClassVar[frozenset[str]] = frozenset({"wild"})

@@ -34,7 +34,7 @@ class CORAL(DomainTrainer):
         return means + (a.T.cov() - b.T.cov()).square().mean()
 
     def loss_across(self, model: Classifier, batch: Batch, count: int, loop: Loop) -> Tensor:
-        # One pass for all environments, as ERM makes: batch normalisation shall not align them one by one.
+        # One pass for all environments, as ERM makes: batch normalization shall not align them one by one.
         features = model.features(batch.x)
         risk = F.cross_entropy(model.head(features), batch.y)
         pairs = combinations(features.chunk(count), 2)

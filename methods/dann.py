@@ -38,7 +38,7 @@ class DANN(DomainTrainer):
     d_steps_per_g_step: int = 1  # steps of the discriminator for each of the network; search: int 2^U(0,3)
     grad_penalty: float = 0.0  # rho, of the discriminator's squared gradient by the features; search: 10^U(-2,1)
     penalty_on: Literal["loss", "published"] = "loss"  # published: the gradient of a wrongly indexed sum of softmaxes
-    beta1: float = 0.5  # of both optimisers, their momentum under SGD; search: {0,0.5}
+    beta1: float = 0.5  # of both optimizers, their momentum under SGD; search: {0,0.5}
     lr_d: float | Literal["recipe"] = "recipe"  # of the discriminator; search: 10^U(-5,-3.5)
     weight_decay_d: float = 0.0  # of the discriminator; search: 10^U(-6,-2)
     width: int = 256  # of the discriminator; search: int 2^U(6,10)

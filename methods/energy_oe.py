@@ -13,7 +13,7 @@ from oodbench.functional import energy, forward_both
 
 @dataclass
 class EnergyOE(Trainer):
-    """Cross-entropy, low energy on labelled images and high energy on wild ones."""
+    """Cross-entropy, low energy on labeled images and high energy on wild ones."""
 
     display: ClassVar[str] = "Energy (w. outlier)"
     needs: ClassVar[frozenset[str]] = frozenset({"wild"})
@@ -23,7 +23,7 @@ class EnergyOE(Trainer):
     weight: float = 0.1
     m_in: float = -25.0  # of the hinge: ID energies above it cost
     m_out: float = -5.0  # of the hinge: wild energies below it cost
-    bn_mode: Literal["joint", "id_only", "frozen"] = "joint"  # whose statistics batch normalisation uses
+    bn_mode: Literal["joint", "id_only", "frozen"] = "joint"  # whose statistics batch normalization uses
 
     def __post_init__(self) -> None:
         if self.weight < 0:

@@ -10,4 +10,4 @@ from oodbench import Trainer
 
 @dataclass
 class ERM(Trainer):
-    """Cross-entropy on the labelled images: empirical risk minimisation."""
+    """Cross-entropy on the labeled images: empirical risk minimization."""

@@ -11,7 +11,7 @@ from oodbench import Batch, Classifier, Data, DomainTrainer, Loop, UserError
 
 
 class GroupWeights(nn.Module):
-    """A distribution q over the environments that leans towards those of high risk."""
+    """A distribution q over the environments that leans toward those of high risk."""
 
     q: Tensor
 
@@ -27,7 +27,7 @@ class GroupWeights(nn.Module):
 
 @dataclass
 class GroupDRO(DomainTrainer):
-    """Cross-entropy weighted towards the environments where it is highest."""
+    """Cross-entropy weighted toward the environments where it is highest."""
 
     search: ClassVar[dict[str, str]] = {"eta": "10**U(-3,-1)"}
 

@@ -32,7 +32,7 @@ class IMixup(DomainTrainer):
         other = one.roll(-1)
         share = beta.sample((count,)).to(x)  # lambda
         mixed = torch.lerp(x[other], x[one], share.view(-1, 1, 1, 1, 1)).flatten(0, 1)
-        logits = model(mixed)  # in one pass, so that batch normalisation sees all pairs
+        logits = model(mixed)  # in one pass, so that batch normalization sees all pairs
         share = share.repeat_interleave(y.shape[1])
         risks = [F.cross_entropy(logits, y[e].flatten(), reduction="none") for e in (one, other)]
         return (share * risks[0] + (1 - share) * risks[1]).mean()

@@ -11,7 +11,7 @@ from oodbench import BankScorer, Block, Outputs, UserError
 
 @dataclass
 class KNN(BankScorer):
-    """Distance to the k-th nearest training row among normalised features."""
+    """Distance to the k-th nearest training row among normalized features."""
 
     reads: ClassVar[str | None] = "distances"
 

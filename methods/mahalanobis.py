@@ -18,7 +18,7 @@ class Mahalanobis(Scorer):
 
     reads: ClassVar[str | None] = "distances"
 
-    magnitude: float = 0.0  # epsilon of a step towards the nearest class, in pixel units of [0, 1]
+    magnitude: float = 0.0  # epsilon of a step toward the nearest class, in pixel units of [0, 1]
 
     def __post_init__(self) -> None:
         if self.magnitude < 0:

@@ -60,7 +60,7 @@ class MLDG(DomainTrainer):
                     for ahead, p, g in zip(trial, theta, here, strict=True):
                         ahead.copy_(p)
                         ahead.grad = g
-                inner.state.clear()  # each trial step is the first of its optimiser
+                inner.state.clear()  # each trial step is the first of its optimizer
                 inner.step()
                 after = F.cross_entropy(functional_call(model, dict(zip(named, trial, strict=True)), (x[j],)), y[j])
                 for p, g, h in zip(theta, here, gradient(after, trial), strict=True):

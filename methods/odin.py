@@ -12,7 +12,7 @@ from oodbench import Outputs, Scorer, UserError
 
 @dataclass
 class ODIN(Scorer):
-    """Maximum softmax probability at a high temperature, after a small step towards the predicted class."""
+    """Maximum softmax probability at a high temperature, after a small step toward the predicted class."""
 
     reads: ClassVar[str | None] = "gradients"
     needs: ClassVar[frozenset[str]] = frozenset({"images"})
@@ -32,7 +32,7 @@ class ODIN(Scorer):
             x = x.requires_grad_()
             scaled = out.model(x) / self.temperature
             (gradient,) = torch.autograd.grad(F.cross_entropy(scaled, scaled.argmax(dim=-1), reduction="sum"), x)
-        # The model normalises its input, so a step of epsilon here is epsilon / std where the paper takes it.
+        # The model normalizes its input, so a step of epsilon here is epsilon / std where the paper takes it.
         step = torch.where(gradient >= 0, self.magnitude, -self.magnitude)
         with torch.no_grad():
             scaled = out.model(x - step) / self.temperature

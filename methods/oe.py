@@ -19,7 +19,7 @@ class OE(Trainer):
     scorer: ClassVar[str] = "msp"
 
     weight: float = 0.5  # lambda
-    bn_mode: Literal["joint", "id_only", "frozen"] = "joint"  # whose statistics batch normalisation uses
+    bn_mode: Literal["joint", "id_only", "frozen"] = "joint"  # whose statistics batch normalization uses
 
     def __post_init__(self) -> None:
         if self.weight < 0:

@@ -18,7 +18,7 @@ def style(features: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def restyled(features: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """The rows normalised, then with another mean and variance."""
+    """The rows normalized, then with another mean and variance."""
     own_mean, own_variance = style(features)
     return (features - own_mean) / (own_variance + EPSILON).sqrt() * (variance + EPSILON).sqrt() + mean
 

@@ -1,8 +1,8 @@
 """H. Bai et al., Feed Two Birds with One Scone: Exploiting Wild Data for Both Out-of-Distribution Generalization and
 Detection, ICML 2023.
 
-Minimise the share of wild images taken for ID, such that few labelled images are taken for OOD and the cross-entropy
-stays low; the margin asks the labelled images for more than that, and covariate-shifted ones profit.
+Minimize the share of wild images taken for ID, such that few labeled images are taken for OOD and the cross-entropy
+stays low; the margin asks the labeled images for more than that, and covariate-shifted ones profit.
 """
 
 from dataclasses import dataclass, replace
@@ -18,24 +18,24 @@ GRID = (0.0, -0.1, -0.5, -1.0, -2.0, -10.0, -20.0, -50.0)  # the margins of the 
 
 @dataclass
 class SCONE(Trainer):
-    """Wild images pushed out under two constraints: labelled images kept in by a margin, cross-entropy kept low."""
+    """Wild images pushed out under two constraints: labeled images kept in by a margin, cross-entropy kept low."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"wild"})
     starts_from: ClassVar[str | None] = "erm"
 
-    margin: float | str = -10.0  # eta; 0.9x: of the median energy of labelled images; auto: the paper's selection
-    alarms: float = 0.05  # alpha: the share of labelled images that may be taken for OOD
+    margin: float | str = -10.0  # eta; 0.9x: of the median energy of labeled images; auto: the paper's selection
+    alarms: float = 0.05  # alpha: the share of labeled images that may be taken for OOD
     risk: float = 2.0  # tau, in cross-entropies of the starting model
     growth: float = 1.5  # of a penalty weight after an epoch that violates its constraint
     tolerance: float = 0.0  # of a violation
     bound: float = 0.3  # of a penalty weight times the learning rate; beyond, steps overshoot and diverge
     every: int | Literal["epoch"] = "epoch"  # steps between updates of multipliers and penalty weights
-    checked: int | Literal["all"] = "all"  # labelled images that the constraints are measured on
+    checked: int | Literal["all"] = "all"  # labeled images that the constraints are measured on
     form: Literal["paper", "reference"] = "paper"  # reference: as the released code computes it
     start: float | Literal["auto"] = "auto"  # of w in the paper's form; auto: the constraint on alarms is just met
     head_lr: float = 1e-4  # of w and b in the reference form, as released; a larger one turns w over
     threshold: Literal["validation", "test"] = "validation"  # ID images for margin=auto; test: as the paper did
-    bn_mode: Literal["joint", "id_only", "frozen"] = "joint"  # whose statistics batch normalisation uses
+    bn_mode: Literal["joint", "id_only", "frozen"] = "joint"  # whose statistics batch normalization uses
 
     def __post_init__(self) -> None:
         check_settings(self)

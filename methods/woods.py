@@ -8,7 +8,7 @@ from oodbench.methods.scone import SCONE
 
 @dataclass
 class WOODS(SCONE):
-    """SCONE without a margin: the wild images pushed out, the labelled ones kept in, accuracy kept."""
+    """SCONE without a margin: the wild images pushed out, the labeled ones kept in, accuracy kept."""
 
     margin: ClassVar[float] = 0.0  # eta
     threshold: ClassVar[str] = "validation"

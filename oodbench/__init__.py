@@ -1,4 +1,4 @@
-"""Compare out-of-distribution detection and generalisation methods side by side.
+"""Compare out-of-distribution detection and generalization methods side by side.
 
 import oodbench
 results = oodbench.run("digits-c", methods="msp,knn", seeds=[0])

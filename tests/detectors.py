@@ -39,7 +39,7 @@ def unseen(count: int, seed: int) -> Tensor:
 
 
 def toy_detector(scorer: str = "knn", count: int = 200, plugins: Any = (), **changes: Any) -> Detector:
-    """Fitted on the 200 labelled rows, with its line drawn by `count` others."""
+    """Fitted on the 200 labeled rows, with its line drawn by `count` others."""
     data, model, y = toy().data, toy_model(), torch.arange(count) % CLASSES
     train = part(data.labelled.images, data.labelled.y, "train")
     given: dict[str, Any] = {

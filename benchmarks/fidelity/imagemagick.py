@@ -6,7 +6,7 @@
 On test images of CIFAR-10 and MNIST (`oodbench data get cifar10 mnist`) and on 224x224 parts of two photographs.
 ImageMagick takes and gives back PNG files, as in the published code; everything else of a corruption is the same on
 both sides. First with the same draws, value by value; then, since the published draws are not ours, with other draws
-for ImageMagick, in mean and standard deviation. Ends with status 1 if a value differs by more than a grey level.
+for ImageMagick, in mean and standard deviation. Ends with status 1 if a value differs by more than a gray level.
 """
 
 import argparse
@@ -117,7 +117,7 @@ def main() -> int:
             there = theirs(images, severity, rows + OTHER)
             other[name].append(" / ".join(f"{a.mean():.1f} ± {a.std():.1f}" for a in (here, there)))
     print(MAGICK_VERSION)
-    print_table("same draws: mean difference in millionths of a grey level (largest, in grey levels)", same)
+    print_table("same draws: mean difference in millionths of a gray level (largest, in gray levels)", same)
     print_table("other draws: mean ± standard deviation, here / ImageMagick", other)
     return int(worst > 1)
 

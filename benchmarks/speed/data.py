@@ -2,7 +2,7 @@
 
     python benchmarks/speed/data.py
 
-Both sides give normalised float32 batches of 128 from the same 10,000 images of 32x32, on one core, in turns; the
+Both sides give normalized float32 batches of 128 from the same 10,000 images of 32x32, on one core, in turns; the
 least CPU time counts. The loader is the usual one: torchvision's RandomCrop with padding, RandomHorizontalFlip,
 ToTensor, Normalize, no worker processes (which move its work to other cores and do not lessen it). Then a process of
 its own prepares a set of CIFAR-10's size with one corruption for a run, and its peak memory is read.

@@ -4,7 +4,7 @@
 
 pytorch-ood runs as its documentation shows: each detector is fitted by its own pass over the training bank, then its
 benchmark evaluates each OOD set together with the ID images, all detectors in one call that share network outputs, or
-one call for each. It is given its images as float32 tensors, normalised and channels last. Ratios are to a plain pass
+one call for each. It is given its images as float32 tensors, normalized and channels last. Ratios are to a plain pass
 over bank and test splits. CPU time of one thread.
 """
 

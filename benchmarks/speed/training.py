@@ -3,7 +3,7 @@
     python benchmarks/speed/training.py
 
 The bare loops index the images, compute the loss and step, and average the loss of an epoch; SCONE's also draws the
-mixture, and passes the labelled images between epochs for its multipliers, as the method says. The harness does the
+mixture, and passes the labeled images between epochs for its multipliers, as the method says. The harness does the
 same by its own loop, with schedule, progress, log and checks. The network is small, so that what the harness adds
 shows. CPU time of one thread.
 """

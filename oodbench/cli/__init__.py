@@ -117,7 +117,7 @@ def _parser(complete: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
     """All commands, these with their arguments."""
     main = Parser(
         prog="oodbench",
-        description="Compare out-of-distribution detection and generalisation methods side by side.",
+        description="Compare out-of-distribution detection and generalization methods side by side.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -31,8 +31,8 @@ class Splits:
     """How images are shared out. Shares are of what stands before them; the rest feeds the wild mixture."""
 
     labelled: float = 0.5  # of the ID training images, or how many; the others never show their labels
-    mixed_validation: float = 0.3  # of each kind of unlabelled images
-    id_validation: float = 0.1  # of the clean unlabelled images; as many covariate ones are set aside
+    mixed_validation: float = 0.3  # of each kind of unlabeled images
+    id_validation: float = 0.1  # of the clean unlabeled images; as many covariate ones are set aside
     semantic_test: float = 0.3  # of a semantic set, or a domain, that has no test part of its own
     domain_out: float = 0.2  # of every domain where there is no semantic set: validates, or tests as ID
     covariate_from: Literal["unlabelled", "all"] = "unlabelled"  # whose corrupted copies the mixture may hold
@@ -108,9 +108,9 @@ class Contents:
     corruptions: str | None = None  # a module of oodbench/data/corruptions, whose kinds are covariate sets
     semantic: dict[str, Source] = field(default_factory=dict)
     groups: dict[str, list[str]] = field(default_factory=dict)  # of semantic sets, near or far: a table averages each
-    covariate: dict[str, Source] = field(default_factory=dict)  # further ones: data sets or domains, labelled as the ID
+    covariate: dict[str, Source] = field(default_factory=dict)  # further ones: data sets or domains, labeled as the ID
     splits: Splits = field(default_factory=Splits)
-    wild: bool = True  # false: no unlabelled mixture is to be had
+    wild: bool = True  # false: no unlabeled mixture is to be had
     mixture: Literal["categorical", "three_masks"] = "categorical"  # how a wild batch is drawn, see data.WildMixture
     # Those that run unless --methods says otherwise, in this order, with hyperparameters and, under `recipe`, what
     # differs from the suite's recipe. A preset that has this key replaces it as a whole. See stated.py. A suite

@@ -24,7 +24,7 @@ class Recipe:
     milestones: list[float] = field(default_factory=lambda: [0.5, 0.75, 0.9])  # of the training, for "steps"
     decay: float = 0.5  # at each milestone
     warmup: float = 0.0  # of the training: the rate rises from 0, and the schedule begins after it
-    augment: Literal["none", "crop-flip", "resized-crop-flip", "domainbed"] = "none"  # of the labelled images
+    augment: Literal["none", "crop-flip", "resized-crop-flip", "domainbed"] = "none"  # of the labeled images
     unaugmented: float = 0.0  # share of the epochs, the last ones, without augmentation: the network then fits them
     epoch_length: Literal["labelled", "shortest"] = "labelled"  # see data.Data.steps
 

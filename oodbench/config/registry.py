@@ -219,7 +219,7 @@ class MethodSpec:
     @property
     def needs(self) -> frozenset[str]:
         needs = self.trainer.card.needs | self.scorer.card.needs
-        # Environments that are not native are drawn from the labelled images, so that the data needs none.
+        # Environments that are not native are drawn from the labeled images, so that the data needs none.
         drawn = self.trainer.values.get("environments", "native") != "native"
         return needs - {"environments"} if drawn else needs
 

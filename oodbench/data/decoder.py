@@ -76,7 +76,7 @@ def _scaled(size: tuple[int, int], short: int) -> tuple[int, int]:
 def _resized(picture: Image.Image, whole: tuple[int, int], box: tuple[int, int, int, int]) -> Image.Image:
     """What `box` shows of the picture resized to `whole`, without making the rest."""
     # A large JPEG is decoded at a half, a quarter or an eighth of its size. With twice the wanted size or more left for
-    # the resizing, that is 3 to 4 times as fast and under one grey level from decoding it whole; with less, 3 levels.
+    # the resizing, that is 3 to 4 times as fast and under one gray level from decoding it whole; with less, 3 levels.
     picture.draft("RGB", (2 * whole[0], 2 * whole[1]))
     x, y = picture.width / whole[0], picture.height / whole[1]
     left, top, right, bottom = box

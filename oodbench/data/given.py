@@ -24,7 +24,7 @@ __all__ = ["GivenSet", "as_set", "read_set"]
 def read_set(text: str, preprocessing: Preprocessing, channels: int | None = None) -> GivenSet:
     """`folder:PATH`, or a data set of the catalogue, as the network wants it; decoded when it is read.
 
-    `channels` are those that the network takes: grey images become color or color grey, as in suites.
+    `channels` are those that the network takes: gray images become color or color gray, as in suites.
     """
     if not text.startswith(FOLDER) and text not in catalogue("datasets"):
         if Path(text).is_dir():

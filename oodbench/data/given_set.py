@@ -83,8 +83,8 @@ def check_channels(given: GivenSet, channels: int) -> None:
     if own != channels:
         kinds = {1: "grey images (1 channel)", 3: "color images (3 channels)"}
         hint = {
-            (1, 3): "repeat their channel, numpy.repeat(images, 3, axis=1), if it has learned grey images so",
-            (3, 1): "make them grey, as PIL's convert('L') does",
+            (1, 3): "repeat their channel, numpy.repeat(images, 3, axis=1), if it has learned gray images so",
+            (3, 1): "make them gray, as PIL's convert('L') does",
         }.get((own, channels), "give images as it takes them")
         what = kinds.get(own, f"images of {own} channels")
         raise UserError(f"'{given.name}' has {what}, and the network takes {channels}; {hint}")

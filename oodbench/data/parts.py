@@ -1,6 +1,6 @@
 """Which image plays which part: a suite, a setting and a seed to disjoint parts. Plain arrays, no torch.
 
-The shares are those of the SCONE paper's code: the ID training images are halved into a labelled part and one that
+The shares are those of the SCONE paper's code: the ID training images are halved into a labeled part and one that
 never shows its labels; what feeds the wild mixture and what validates it are kept apart.
 """
 
@@ -53,7 +53,7 @@ def build_parts(suite: Suite, setting: Setting, seed: int) -> Parts:
 
 
 def _without_mixture(suite: Suite, setting: Setting, seed: int) -> Parts:
-    """Domain generalization as in DomainBed: nothing is unlabelled, the larger part of a held-out domain tests."""
+    """Domain generalization as in DomainBed: nothing is unlabeled, the larger part of a held-out domain tests."""
     lots = _Lots(suite, suite.contents.splits.domain_out, seed)
     id_train, id_test = lots.divided(_id_source(suite, setting), "labelled")
     aside = None
@@ -117,7 +117,7 @@ GIVEN_VALIDATION = 0.1  # of the ID training images, for what a scorer fits on v
 
 
 def given_parts(suite: Suite, setting: Setting, seed: int) -> Parts:
-    """The parts for a network that was trained elsewhere: nothing is unlabelled, nobody learns from OOD images.
+    """The parts for a network that was trained elsewhere: nothing is unlabeled, nobody learns from OOD images.
 
     Scorers are fitted on all ID training images but those that validate. A set that is divided by lot tests as a whole.
     """

@@ -108,7 +108,7 @@ def is_embedded(suite: Suite) -> bool:
 
 
 def _with_channels(suite: Suite, images: Any) -> Any:
-    """Color as grey (ITU-R 601 luma) or grey as color, where the ID images are so; embeddings are of colors."""
+    """Color as gray (ITU-R 601 luma) or gray as color, where the ID images are so; embeddings are of colors."""
     id_source = suite.contents.id
     return in_channels(images, 3 if id_source.embed is not None else len(dataset(id_source.dataset).mean))
 

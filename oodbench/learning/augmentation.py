@@ -55,10 +55,10 @@ def _resized_crops(images: Tensor, smallest: float, tries: int, generator: torch
 
 
 def _recoloured(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Each of the CHANGES by up to 30 % (the hue by up to 0.3 of its circle), in any order; one image in ten grey."""
+    """Each of the CHANGES by up to 30 % (the hue by up to 0.3 of its circle), in any order; one image in ten gray."""
     n, channels = images.shape[:2]
     if channels != 3:
-        raise UserError(f"augment=domainbed changes colours, and these images have {channels} channel(s); choose none")
+        raise UserError(f"augment=domainbed changes colors, and these images have {channels} channel(s); choose none")
     amounts = 0.3 * (2 * torch.rand(n, len(CHANGES), generator=generator) - 1)
     orders = torch.rand(n, len(CHANGES), generator=generator).argsort(dim=1)
     return _changed(images, amounts, orders, torch.rand(n, generator=generator) < 0.1)
@@ -88,12 +88,12 @@ def _brighter(pixels: Tensor, amount: Tensor) -> Tensor:
 
 
 def _in_contrast(pixels: Tensor, amount: Tensor) -> Tensor:
-    """Away from the image's mean grey."""
+    """Away from the image's mean gray."""
     return torch.lerp(_luma(pixels).mean(dim=(2, 3), keepdim=True), pixels, 1 + amount)
 
 
 def _saturated(pixels: Tensor, amount: Tensor) -> Tensor:
-    """Away from each pixel's own grey."""
+    """Away from each pixel's own gray."""
     return torch.lerp(_luma(pixels), pixels, 1 + amount)
 
 

@@ -33,7 +33,7 @@ class Batch:
     x: Tensor  # float32 in [0, 1]
     y: Tensor
     env: Tensor | None
-    wild: Tensor | None  # unlabelled images of the mixture, as x
+    wild: Tensor | None  # unlabeled images of the mixture, as x
 
     def __len__(self) -> int:
         return len(self.y)
@@ -105,7 +105,7 @@ class Data:
     id_test: Tensor | Streamed | None = None  # images without labels, for the paper's threshold and nothing else
 
     def steps(self, recipe: Recipe) -> int:
-        """Batches in an epoch: one pass over the labelled images, or as many as the shortest stream has whole ones.
+        """Batches in an epoch: one pass over the labeled images, or as many as the shortest stream has whole ones.
 
         The released code of SCONE ends an epoch with its shortest stream, so that small semantic sets get fewer steps.
         """
@@ -115,7 +115,7 @@ class Data:
         return steps
 
     def batches(self, recipe: Recipe, seed: int, device: torch.device, steps: int | None = None) -> Iterator[Batch]:
-        """One shuffled pass over the labelled images, in batches of equal size (to one), each with a wild batch.
+        """One shuffled pass over the labeled images, in batches of equal size (to one), each with a wild batch.
 
         So many steps, if they are given, begin further passes or end the first early. Everything follows from `seed`,
         so an epoch can be repeated without what came before it.
@@ -172,7 +172,7 @@ class Data:
         return replace(self, **moved)
 
     def with_environments(self, spec: str, seed: int) -> "Data":
-        """The labelled images in environments: `native` ones, `random:k` equal parts, or `augment`ed parts."""
+        """The labeled images in environments: `native` ones, `random:k` equal parts, or `augment`ed parts."""
         if spec == "native":
             if self.labelled.env is None:
                 raise UserError("the suite has no native environments; choose environments=random:2 or augment")

@@ -22,7 +22,7 @@ FIELDS = {"training", "seed", "epochs", "epoch", "state", "log", "digest"}  # of
 
 
 class Stateful(Protocol):
-    """A module or an optimiser."""
+    """A module or an optimizer."""
 
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state_dict: Any, /) -> Any: ...
@@ -114,7 +114,7 @@ def load_state(into: Stateful, values: Mapping[str, Any]) -> None:
 
 
 def _fits(values: Any, into: Stateful) -> bool:
-    """Whether a state is one that a module or an optimiser can have; of other objects only they know."""
+    """Whether a state is one that a module or an optimizer can have; of other objects only they know."""
     if isinstance(into, nn.Module):
         return fits_module(values, into)
     if isinstance(into, torch.optim.Optimizer):
@@ -160,7 +160,7 @@ def _fits_optimizer(values: Any, optimizer: torch.optim.Optimizer) -> bool:
 
 
 def _is_kind_of(value: Any, own: Any) -> bool:
-    """Whether one hyperparameter of an optimiser may take the place of another: a rate is a number, whatever it is."""
+    """Whether one hyperparameter of an optimizer may take the place of another: a rate is a number, whatever it is."""
     if isinstance(own, int | float) and not isinstance(own, bool):
         return isinstance(value, int | float) and not isinstance(value, bool)
     return type(value) is type(own)

@@ -1,8 +1,8 @@
-"""Wild images pushed out under constraints on the labelled ones: what WOODS and SCONE share.
+"""Wild images pushed out under constraints on the labeled ones: what WOODS and SCONE share.
 
-Minimize the share of wild images taken for ID, such that at most alpha of the labelled images is taken for OOD and
+Minimize the share of wild images taken for ID, such that at most alpha of the labeled images is taken for OOD and
 their cross-entropy stays at or below tau. An augmented Lagrangian does it: each constraint has a multiplier and a
-penalty weight, which move between epochs by what labelled images in eval mode say.
+penalty weight, which move between epochs by what labeled images in eval mode say.
 """
 
 import re
@@ -96,7 +96,7 @@ class Constraint(nn.Module):
 
 
 class PaperTerms(nn.Module):
-    """sigma(-w E) on wild and sigma(w (E - eta)) on labelled images, with w = softplus(u) > 0: it cannot turn over."""
+    """sigma(-w E) on wild and sigma(w (E - eta)) on labeled images, with w = softplus(u) > 0: it cannot turn over."""
 
     def __init__(self, margin: float, start: float) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ def _start(settings: Settings, energies: Tensor, loop: Loop) -> float:
     start = least_start(energies, settings.alarms) if settings.start == "auto" else settings.start
     if start is None:
         start = SATURATED
-        loop.notes["start_rule"] = f"no w > 0 takes a share of {settings.alarms:g} of the labelled images for OOD"
+        loop.notes["start_rule"] = f"no w > 0 takes a share of {settings.alarms:g} of the labeled images for OOD"
     loop.notes["start"] = start
     return start
 
@@ -172,7 +172,7 @@ def times_median(multiple: str, energies: Tensor) -> float:
 
 @dataclass(frozen=True)
 class Checked:
-    """The labelled images that constraints are measured on."""
+    """The labeled images that constraints are measured on."""
 
     split: Split
 

@@ -1,4 +1,4 @@
-"""Environments of the labelled images: the data's own, random ones, or ones made by changing pixels."""
+"""Environments of the labeled images: the data's own, random ones, or ones made by changing pixels."""
 
 import torch
 from torch import Tensor

@@ -97,7 +97,7 @@ class Evaluation:
         for split in TEST_SPLITS:
             images: ImagePart = getattr(parts, split)
             if split != "id" and len(images) == 0:
-                continue  # a suite of generalisation alone, or of detection alone
+                continue  # a suite of generalization alone, or of detection alone
             out, spent = self._pass(images, keyed)
             if len(self.labelled) == 0:
                 _check_features(keyed, out)
@@ -111,7 +111,7 @@ class Evaluation:
         return scored, seconds
 
     def fitted(self, keyed: KeyedScorer, id_validation: ImagePart) -> tuple[Scorer, dict[str, float]]:
-        """The scorer, fitted on the labelled images, and the seconds of the passes and the fit."""
+        """The scorer, fitted on the labeled images, and the seconds of the passes and the fit."""
         key = _fit_key(keyed, id_validation)
         if key not in self._scorers:
             self._scorers[key] = self._fit(keyed, key, id_validation)
@@ -306,7 +306,7 @@ def _side_by_side(turns: Sequence[_Turn]) -> list[list[_Turn]]:
 
 
 def _fit_key(keyed: KeyedScorer, id_validation: ImagePart) -> str:
-    """What a fitted scorer depends on beside the network and its labelled images."""
+    """What a fitted scorer depends on beside the network and its labeled images."""
     return keyed.key + (key_of(id_validation) if "validation" in keyed.scorer.needs else "")
 
 

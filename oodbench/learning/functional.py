@@ -84,9 +84,9 @@ def whitening(covariance: Tensor) -> Tensor:
 
 
 def forward_both(model: Classifier, batch: Batch, bn_mode: BatchNormMode) -> tuple[Tensor, Tensor]:
-    """Logits of the labelled and of the wild images; whose statistics batch normalisation uses is `bn_mode`'s choice.
+    """Logits of the labeled and of the wild images; whose statistics batch normalization uses is `bn_mode`'s choice.
 
-    joint: of both together, in one pass, as the released code does; id_only: of the labelled images, the wild ones see
+    joint: of both together, in one pass, as the released code does; id_only: of the labeled images, the wild ones see
     the running statistics; frozen: nobody's, the running statistics stay as they were.
     """
     if batch.wild is None:
@@ -105,7 +105,7 @@ def forward_both(model: Classifier, batch: Batch, bn_mode: BatchNormMode) -> tup
 
 @contextmanager
 def frozen_batch_norm(model: nn.Module) -> Iterator[None]:
-    """Batch normalisation uses its running statistics and leaves them; its scale and shift still learn."""
+    """Batch normalization uses its running statistics and leaves them; its scale and shift still learn."""
     layers = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.training]
     for layer in layers:
         layer.eval()

@@ -1,4 +1,4 @@
-"""The one training loop: optimiser, schedule, checkpoints, resuming, progress. Knows nothing of any method.
+"""The one training loop: optimizer, schedule, checkpoints, resuming, progress. Knows nothing of any method.
 
 An epoch's batches and random numbers follow from (seed, epoch) alone. A checkpoint therefore holds only weights, the
 optimiser's state and the log, and a training that resumes from one ends with the same bits as one never stopped.
@@ -63,7 +63,7 @@ class Loop:
     say: Callable[[str], None] = _silent  # what the user should know
     log: list[dict[str, Any]] = field(default_factory=list)  # one record per epoch
     notes: dict[str, Any] = field(default_factory=dict)  # what the trainer found out and the result shall tell
-    step: int = 0  # optimiser steps taken before this one
+    step: int = 0  # optimizer steps taken before this one
     first_of_epoch: bool = True  # whether this step is
 
     _sums: dict[str, Tensor] = field(default_factory=dict, init=False)
@@ -133,7 +133,7 @@ class Loop:
         weight_decay: float | None = None,
         betas: tuple[float, float] | None = None,
     ) -> torch.optim.Optimizer:
-        """An optimiser of the recipe's kind, its rate moved by the recipe's schedule; None is the recipe's value.
+        """An optimizer of the recipe's kind, its rate moved by the recipe's schedule; None is the recipe's value.
 
         For a trainer that takes its own steps in `passes`. SGD has the first of `betas` as its momentum.
         """
@@ -153,7 +153,7 @@ class Loop:
         return built
 
     def in_environments(self, data: Data, spec: str, rows: int = 1) -> tuple[Data, int]:
-        """The labelled images in two or more environments, and how many; a step takes at least `rows` of each.
+        """The labeled images in two or more environments, and how many; a step takes at least `rows` of each.
 
         Random ones follow from the loop's seed, so that all trainers compare the same.
         """
@@ -173,7 +173,7 @@ class Loop:
         return data, count
 
     def restart_optimizer(self, shrink: float = 1.0) -> None:
-        """Forget the momentum of `epochs`, as a new optimiser would; divide the weight decay as the loss is divided."""
+        """Forget the momentum of `epochs`, as a new optimizer would; divide the weight decay as the loss is divided."""
         if self._optimizer is None:
             raise UserError("loop.restart_optimizer has none to restart before loop.epochs; call it in the loss")
         self._optimizer.state.clear()

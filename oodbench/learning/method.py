@@ -79,7 +79,7 @@ class DomainTrainer(Trainer):
     rows: ClassVar[int] = 1  # of each environment that a step needs at least
 
     _: KW_ONLY
-    environments: str = "native"  # or random:k, augment: made from the labelled images
+    environments: str = "native"  # or random:k, augment: made from the labeled images
 
     def __post_init__(self) -> None:
         check_environments(self.environments, self.name)
@@ -128,7 +128,7 @@ class Scorer(ABC):
         raise NotImplementedError
 
     def fit(self, train: Outputs, validation: Outputs | None = None) -> None:  # noqa: B027  (most have nothing to fit)
-        """Look once at the outputs and labels of the labelled training images, and of ID validation images if needed.
+        """Look once at the outputs and labels of the labeled training images, and of ID validation images if needed.
 
         What does not need these may leave them out: fit(self, train).
         """

@@ -23,7 +23,7 @@ ENLARGED = 2**29  # bytes that the images of an enlarged rehearsal may take
 def rehearse(make: Callable[[], Scorer], model: Classifier, parts: Parts) -> None:
     """Fit on a few images and score two, for what can only be found by trying.
 
-    A few are too few for some, for many neighbours say; what fails is tried again on as many rows as the training has.
+    A few are too few for some, for many neighbors say; what fails is tried again on as many rows as the training has.
     """
     train = _few(make(), model, parts.labelled)
     validation = _few(make(), model, parts.id_validation) if "validation" in make().needs else None

@@ -159,7 +159,7 @@ def _corrupted(suite: Suite, family: str, kind: str, severity: int, clean: _Clea
 
 
 def picture_of(pixels: np.ndarray) -> Image.Image:
-    """Grey, or in colour; two channels are red and green."""
+    """Grey, or in color; two channels are red and green."""
     if len(pixels) == 1:
         return Image.fromarray(pixels[0])
     colours = np.zeros((3, *pixels.shape[1:]), dtype=np.uint8)

@@ -34,7 +34,7 @@ __all__ = [
 ]  # fmt: skip
 DEFAULT_METRICS = ("covariate_acc", "id_acc", "fpr95", "auroc")
 SELF_EXPLANATORY = ("id_acc", "auroc")
-TRANSDUCTIVE = "What learns with wild data saw unlabelled images of the held-out domain: those rows are transductive."
+TRANSDUCTIVE = "What learns with wild data saw unlabeled images of the held-out domain: those rows are transductive."
 
 
 def printed_name(method: str, display: str = "") -> str:

@@ -188,7 +188,7 @@ class Scored:
 def evaluate(id: Scored, covariate: Scored | None = None, semantic: Scored | None = None) -> dict[str, float]:
     """Every metric of METRICS that can be known, in that order; the `_full` ones count covariate rows as ID.
 
-    Without semantic rows, where only generalisation is measured, no score is thresholded: accuracies and calibration.
+    Without semantic rows, where only generalization is measured, no score is thresholded: accuracies and calibration.
     Without covariate rows, where only detection is, nothing of them. Without confidences no calibration. Where every
     covariate row is flagged no accuracy of the accepted ones.
     """

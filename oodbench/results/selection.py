@@ -57,7 +57,7 @@ def check(rule: str) -> None:
 
 
 def by_protocol(ledger: Ledger) -> list[tuple[Ledger, bool]]:
-    """Results that measure generalisation alone, and those with a semantic set, of which the last checkpoint counts.
+    """Results that measure generalization alone, and those with a semantic set, of which the last checkpoint counts.
 
     Before it, nothing but accuracies is known. Where no domain is held out, all stay together.
     """

@@ -38,7 +38,7 @@ class Loaded:
 
     result: Result
     model: Classifier  # in eval mode, parameters frozen
-    scorer: Scorer = field(repr=False)  # fitted on the labelled images
+    scorer: Scorer = field(repr=False)  # fitted on the labeled images
 
     def score(self, images: NDArray[np.uint8] | Any) -> NDArray[Any]:
         """One number per image, higher where it looks more OOD; images are uint8, N x C x H x W."""

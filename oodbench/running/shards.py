@@ -145,7 +145,7 @@ def _packed(units: Iterable[_Unit], count: int) -> list[list[_Unit]]:
 
 
 def cost_of(training: Training) -> float:
-    """Passes over the labelled images, of which a wild batch makes two."""
+    """Passes over the labeled images, of which a wild batch makes two."""
     if training.init is not None:
         return 0.0
     recipe, labelled = training.recipe, training.suite.contents.splits.labelled

@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 
 
 def toy_images(kinds: Tensor, seed: int, noise: float = 40.0) -> Tensor:
-    """One uint8 image per kind: the kind's own smooth pattern under pixel noise (in grey levels of 0 to 255)."""
+    """One uint8 image per kind: the kind's own smooth pattern under pixel noise (in gray levels of 0 to 255)."""
     coarse = torch.rand(CLASSES + UNSEEN, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     patterns = F.interpolate(coarse, size=8, mode="bilinear") * 255
     generator = torch.Generator().manual_seed(seed)
@@ -35,7 +35,7 @@ def toy_images(kinds: Tensor, seed: int, noise: float = 40.0) -> Tensor:
 
 
 def toy_classifier() -> Classifier:
-    """Two convolutions with batch normalisation, 16 features, the same initial weights at every call."""
+    """Two convolutions with batch normalization, 16 features, the same initial weights at every call."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         body = Pooled(
@@ -47,7 +47,7 @@ def toy_classifier() -> Classifier:
 
 
 def toy_data() -> Data:
-    """200 labelled rows of five classes in two environments, and a wild mixture with everything around it."""
+    """200 labeled rows of five classes in two environments, and a wild mixture with everything around it."""
     y = torch.arange(200) % CLASSES
     env = torch.arange(200) // 100
     images = torch.cat([toy_images(y[:100], seed=1, noise=30), toy_images(y[100:], seed=2, noise=50)])
@@ -165,7 +165,7 @@ class Toy:
         )
 
     def train_outputs(self) -> Outputs:
-        """Of the 200 labelled rows, with their labels."""
+        """Of the 200 labeled rows, with their labels."""
         return self.outputs()[0]
 
     def validation_outputs(self) -> Outputs:

@@ -34,7 +34,7 @@ def loss_falls(subject: Subject, problem: Toy) -> None:
 
 
 def takes_steps(subject: Subject, problem: Toy) -> bool:
-    """Whether it has an optimiser: a control may have none, on purpose."""
+    """Whether it has an optimizer: a control may have none, on purpose."""
     return bool(problem.trained(subject.cls).loop._optimizers)
 
 

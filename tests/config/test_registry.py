@@ -456,7 +456,7 @@ def test_a_scorer_plugin_is_tried_on_two_rows_before_anything_trains(old, new, m
 @pytest.mark.parametrize(
     "line",
     [
-        "self.far = train.features.topk(200, dim=0).values",  # more neighbours than a few images are
+        "self.far = train.features.topk(200, dim=0).values",  # more neighbors than a few images are
         "self.l = torch.linalg.cholesky(train.features.T.double().cov())",  # singular on fewer rows than features
         "assert train.y.unique().tolist() == list(range(8))",  # every class
     ],

@@ -97,7 +97,7 @@ CONSTANTS_224 = {
         (29.28, 2.44, 4.88),
     ),
 }
-# Mean |corrupted - clean| and mean shift in grey levels on the first 200 CIFAR-10 test images, by the published code.
+# Mean |corrupted - clean| and mean shift in gray levels on the first 200 CIFAR-10 test images, by the published code.
 PUBLISHED = {
     "gaussian_noise": ((8.0, -0.5), (11.9, -0.5), (15.7, -0.6), (17.6, -0.5), (19.4, -0.6)),
     "shot_noise": ((5.9, -0.6), (8.3, -0.7), (13.0, -0.9), (15.0, -1.0), (18.2, -1.4)),
@@ -148,7 +148,7 @@ def data_folder(frost_folder, monkeypatch):
 
 
 def pictures(side=32):
-    """Parts of photographs, random pixels, and what breaks formulas: black, white, greys, pure colours, few drops."""
+    """Parts of photographs, random pixels, and what breaks formulas: black, white, grays, pure colors, few drops."""
     rng = np.random.default_rng(0)
     found = []
     for name, top, left in (("china.jpg", 20, 100), ("china.jpg", 180, 380), ("flower.jpg", 80, 230)):

@@ -264,7 +264,7 @@ def test_a_column_of_labels_is_taken_for_a_row():
 def test_what_a_program_has_in_memory_must_have_the_channels_of_the_network():
     assert as_set(noise(2, 3, 8, 8), "x", PIXELS, channels=3).images.shape[1] == 3
     with refused(
-        "'x' has grey images (1 channel), and the network takes 3; repeat their channel, numpy.repeat(images, 3"
+        "'x' has gray images (1 channel), and the network takes 3; repeat their channel, numpy.repeat(images, 3"
     ):
         as_set(noise(2, 8, 8), "x", PIXELS, channels=3)
     with refused("'x' has color images (3 channels), and the network takes 1; make them grey"):

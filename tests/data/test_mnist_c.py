@@ -27,7 +27,7 @@ SIZE = range(28)
 
 
 def digits(count):
-    """Smooth digits of all greys that fill the image, so that borders matter."""
+    """Smooth digits of all grays that fill the image, so that borders matter."""
     small = load_digits().images[:count] * 255 / 16
     return np.clip(np.rint(ndimage.zoom(small, (1, 3.5, 3.5), order=3)), 0, 255).astype(np.uint8)
 
@@ -48,7 +48,7 @@ def unquantised(kind, images, *drawn):
     return np.asarray(getattr(mnist_c, kind)(images, *drawn), dtype=float)
 
 
-# The definitions, one image at a time: grey levels, a list of 28 rows, from such a list and its draws.
+# The definitions, one image at a time: gray levels, a list of 28 rows, from such a list and its draws.
 
 
 def at(image, y, x):
@@ -247,7 +247,7 @@ def plain_canny_edges(f):
             return False
         most = max(abs(gy[y][x]), abs(gx[y][x]))
         for way in (1, -1):
-            v, u = y + way * gy[y][x] / most, x + way * gx[y][x] / most  # where the gradient meets the 8 neighbours
+            v, u = y + way * gy[y][x] / most, x + way * gx[y][x] / most  # where the gradient meets the 8 neighbors
             top, left = math.floor(v), math.floor(u)  # one of them is whole: a pixel and the next are on that side
             part = (v - top) + (u - left)
             other = m[math.ceil(v)][math.ceil(u)]
@@ -308,7 +308,7 @@ def assert_as_defined(kind, images, *drawn):
     expected, got = plainly(kind, images, *drawn), unquantised(kind, images, *drawn)
     if kind == "canny_edges":
         assert np.count_nonzero(got) > 100 and np.array_equal(got, expected)
-    elif kind in ("glass_blur", "motion_blur"):  # quantised inside: a value may land one lower
+    elif kind in ("glass_blur", "motion_blur"):  # quantized inside: a value may land one lower
         assert np.abs(got - expected).max() <= 1 and np.mean(np.abs(got - expected) > 1e-6) < 0.001
     else:
         assert np.abs(got - expected).max() < 2e-3
@@ -441,7 +441,7 @@ def test_signs_are_even_and_independent():
     for kind in ("shear", "rotate", "translate"):
         signs = draws(kind, 4000)
         assert set(np.unique(signs)) == {-1, 1} and near(np.mean(signs == 1, axis=0), 0.5, 4000)
-        assert near(np.mean(signs[1:, 0] == signs[:-1, 0]), 0.5, 3999)  # of neighbouring rows
+        assert near(np.mean(signs[1:, 0] == signs[:-1, 0]), 0.5, 3999)  # of neighboring rows
     assert near(np.mean(signs[:, 0] == signs[:, 1]), 0.5, 4000)
     assert near(np.mean(draws("shear", 4000) == draws("rotate", 4000)), 0.5, 4000)
 

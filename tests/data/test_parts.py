@@ -389,7 +389,7 @@ def test_colours_become_the_grey_of_the_id_images(home, tmp_path):
 
 
 def test_grey_becomes_the_colour_of_the_id_images(home, tmp_path):
-    """Digits beside a folder of colour pictures."""
+    """Digits beside a folder of color pictures."""
     folder = write(tmp_path / "known", pictures(np.random.default_rng(0), "ab", each=40))
     contents = replace(SUITE.contents, id=Source(f"folder:{folder}"), semantic={"digits": Source("digits")})
     suite = replace(SUITE, contents=contents)
@@ -415,7 +415,7 @@ def test_a_folder_may_be_the_covariate_shift_if_it_has_the_same_classes(home, tm
     assert set(parts.covariate.labels) <= set(range(8)) and len(parts.covariate) == 96 - int(0.7 * 96)
     assert not {*parts.covariate.rows} & {*parts.wild_covariate.rows, *parts.mixed_covariate.rows}
     assert parts.labelled.digest == usual.labelled.digest and parts.id.digest == usual.id.digest
-    assert len(parts.wild_id) > len(usual.wild_id)  # none of the unlabelled digits are corrupted
+    assert len(parts.wild_id) > len(usual.wild_id)  # none of the unlabeled digits are corrupted
     more = write(tmp_path / "more", pictures(random, "012345678"))
     suite = SUITE.with_sets(["unseen-digits"], [f"folder:{more}"])
     with pytest.raises(UserError, match="the covariate set 'more' has more classes than the 8 of the ID data"):
@@ -495,7 +495,7 @@ def test_a_held_out_domain_keeps_a_part_for_selection_that_is_tested_on_nowhere(
     alone = build_parts(STYLES, STYLES.setting("covariate=photo"), 0)
     assert len(alone.covariate) + len(alone.covariate_validation) == 42  # all of the domain
     assert not {*alone.covariate.rows} & {*alone.covariate_validation.rows}
-    # Beside a semantic set: of 42, 29 unlabelled (70 %) and 13 test; of the 29, 9 for the mixed validation set, then 3.
+    # Beside a semantic set: of 42, 29 unlabeled (70 %) and 13 test; of the 29, 9 for the mixed validation set, then 3.
     parts = build_parts(styles, styles.settings[0], 0)
     assert (len(parts.covariate), len(parts.mixed_covariate), len(parts.covariate_validation)) == (13, 9, 3)
     assert len(parts.wild_covariate) == 42 - 13 - 9 - 3

@@ -39,7 +39,7 @@ def home(tmp_path, monkeypatch):
 
 
 def picture(seed=0, wide=8, high=8):
-    """Smooth colours, so that JPEG keeps them."""
+    """Smooth colors, so that JPEG keeps them."""
     corners = np.random.default_rng(seed).integers(0, 256, (2, 2, 3), dtype=np.uint8)
     return Image.fromarray(corners).resize((wide, high), Image.Resampling.BILINEAR)
 
@@ -111,7 +111,7 @@ def test_pixels_are_those_of_torchvision_s_transforms(tmp_path, wide, high, styl
     noise = np.random.default_rng(0).integers(0, 256, (high, wide, 3), dtype=np.uint8)
     oracle = transforms.CenterCrop(32)(transforms.Resize(short)(Image.fromarray(noise)))
     found = pictures(tmp_path, {"a.png": encoded(Image.fromarray(noise))}, 32, style).read()[0]
-    # Resizing only what is seen rounds its coordinates otherwise, rarely by a grey level.
+    # Resizing only what is seen rounds its coordinates otherwise, rarely by a gray level.
     assert np.abs(found.astype(int) - pixels(oracle)).max() <= 1
 
 

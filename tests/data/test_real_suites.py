@@ -46,7 +46,7 @@ def scaled(name):
 
 
 def recipe_of(suite, batch_size):
-    """The suite's, without augmentation, so that an image can be recognised."""
+    """The suite's, without augmentation, so that an image can be recognized."""
     return replace(suite.contents.recipes.finetune, batch_size=batch_size, augment="none", epoch_length="labelled")
 
 
@@ -103,7 +103,7 @@ def test_no_test_image_has_its_original_in_training_and_no_other_part_shares_ima
     for group in (
         clean,
         ["wild_covariate", "mixed_covariate"],
-    ):  # a copy's original may be labelled, if a suite says so
+    ):  # a copy's original may be labeled, if a suite says so
         assert sum(len(parts[part]) for part in group) == len(set().union(*(originals(parts[part]) for part in group)))
 
 

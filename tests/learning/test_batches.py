@@ -74,7 +74,7 @@ def test_resized_crop_flip_shows_8_to_100_percent_of_the_area_at_an_aspect_of_up
     mirrored = across[:, -1] < across[:, 0]
     assert mirrored.float().mean().item() == pytest.approx(0.5, abs=0.06)
     assert (torch.where(mirrored[:, None], -across, across).diff() >= 0).all() and (down.diff() >= 0).all()
-    # A grey level of the ramp is an eighth of a pixel; 31 of 32 steps lie between the first and the last pixel.
+    # A gray level of the ramp is an eighth of a pixel; 31 of 32 steps lie between the first and the last pixel.
     wide, high = (across[:, -1] - across[:, 0]).abs() / 248, (down[:, -1] - down[:, 0]) / 248
     area, aspect = wide * high, wide / high
     assert 0.07 < area.min() < 0.12 and 0.9 < area.max() <= 1.0

@@ -1,4 +1,4 @@
-"""DomainBed's augmentation of colour images, against torchvision's operations for one image and given factors."""
+"""DomainBed's augmentation of color images, against torchvision's operations for one image and given factors."""
 
 from dataclasses import replace
 from itertools import permutations
@@ -22,7 +22,7 @@ THEIRS = (tv.adjust_brightness, tv.adjust_contrast, tv.adjust_saturation, tv.adj
 
 
 def pictures(n, side=9, seed=0):
-    """Noise; and among it pixels that are black, white, grey or of one pure colour, where hue has its corners."""
+    """Noise; and among it pixels that are black, white, gray or of one pure color, where hue has its corners."""
     images = torch.randint(256, (n, 3, side, side), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
     corners = torch.tensor([[0, 0, 0], [255, 255, 255], [90, 90, 90], [255, 0, 0], [0, 255, 0], [0, 0, 255]])
     images[:, :, 0, :6] = corners.T.to(torch.uint8)
@@ -67,7 +67,7 @@ def test_one_image_in_ten_is_grey_and_factors_reach_30_percent_and_no_further():
     grey = (shown == shown[:, :1]).all(dim=1)
     assert grey.float().mean().item() == pytest.approx(0.1, abs=0.02)
     brightness = shown[~grey].amax(dim=1) / 180
-    # Least: as (60, 120, 180), of grey 109, contrast and saturation bring 180 to 109 + 0.7 * 0.7 * 71 = 144, and
+    # Least: as (60, 120, 180), of gray 109, contrast and saturation bring 180 to 109 + 0.7 * 0.7 * 71 = 144, and
     # brightness that to 0.7 * 144 = 101. Most: beyond white.
     assert 0.55 < brightness.min() < 0.65 and brightness.max() == 255 / 180
     assert shown[~grey].argmax(dim=1).bincount(minlength=3).min() > 100  # the hue goes round by up to 0.3 either way

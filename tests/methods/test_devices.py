@@ -186,7 +186,7 @@ def batches(data, device, augment):
 def test_batches_made_on_the_device_are_those_made_on_the_cpu_to_the_bit(augment, environments, toy_data, watch):
     split = toy_data.labelled
     env = None if environments is None else split.env
-    images = split.images.repeat(1, 3, 1, 1)  # in colour, for what changes colours
+    images = split.images.repeat(1, 3, 1, 1)  # in color, for what changes colors
     plain = dataclasses.replace(toy_data, labelled=Split(images, split.y, env))
     there = WatchedData(**vars(plain.on(DEVICE, ROOM)), watch=watch)
     if environments:
@@ -240,7 +240,7 @@ def test_streamed_images_stay_and_the_others_are_sent_beside_them(toy_data, watc
 
 
 def test_images_are_moved_only_if_all_of_them_fit(toy_data, watch):
-    images = 200 + 100 + 100 + 60  # labelled, and three kinds of wild ones
+    images = 200 + 100 + 100 + 60  # labeled, and three kinds of wild ones
     size = images * 8 * 8 + 2 * 8 * 200  # bytes, with labels and environments
     assert toy_data.on(DEVICE, size) is toy_data
     assert toy_data.on(DEVICE, size + 1).wild.covariate.device == DEVICE

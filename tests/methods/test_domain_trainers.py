@@ -44,7 +44,7 @@ def make(name, **values):
 
 @dataclasses.dataclass
 class WatchedLoop(Loop):
-    """Knows its optimisers, what their parameters were, and in which order they step."""
+    """Knows its optimizers, what their parameters were, and in which order they step."""
 
     made: list = dataclasses.field(default_factory=list)
     before: list = dataclasses.field(default_factory=list)
@@ -79,7 +79,7 @@ def largest_difference(a, b):
 
 @pytest.fixture(scope="module")
 def data(toy_data):
-    """200 labelled rows in two native environments."""
+    """200 labeled rows in two native environments."""
     return Data(toy_data.labelled, toy_data.num_classes)
 
 
@@ -89,7 +89,7 @@ def erm(data, new_model):
 
 
 def flat_model(pixels, classes, seed=0):
-    """A linear classifier of the pixels, without batch normalisation."""
+    """A linear classifier of the pixels, without batch normalization."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return Classifier(nn.Flatten(), pixels, classes, mean=(0.0,), std=(1.0,))

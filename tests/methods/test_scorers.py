@@ -1,7 +1,7 @@
 """Scorers against formulas written anew, scikit-learn, pytorch-ood and cases worked by hand.
 
 pytorch-ood differs in units, and the tests convert them: its Mahalanobis covariance is not divided by the number of
-rows. Its ODIN takes a model of normalised images and the standard deviations that normalised them.
+rows. Its ODIN takes a model of normalized images and the standard deviations that normalized them.
 """
 
 import math
@@ -132,7 +132,7 @@ def test_knn_tells_rows_apart_that_lie_close_together():
 
 
 def test_knn_on_a_line_sees_only_the_side_of_the_origin():
-    # Normalised, 3 and 5 become +1 and -2 becomes -1. From 7 (+1) they are 0, 0 and 2 away; from -4 (-1) 0, 2 and 2.
+    # Normalized, 3 and 5 become +1 and -2 becomes -1. From 7 (+1) they are 0, 0 and 2 away; from -4 (-1) 0, 2 and 2.
     train, test = outputs([[3.0], [5.0], [-2.0]]), outputs([[7.0], [-4.0]])
     for k, expected in [(1, [0, 0]), (2, [0, 2]), (3, [2, 2])]:
         close(scores(KNN(k), train, test), expected)
@@ -145,7 +145,7 @@ def test_knn_on_a_circle_gives_the_hand_worked_distances():
 
 
 def test_knn_gives_a_feature_of_zeros_a_finite_score():
-    # It has no direction and stays at the origin, at distance 1 from every normalised row.
+    # It has no direction and stays at the origin, at distance 1 from every normalized row.
     close(scores(KNN(1), outputs([[3.0, 0.0], [0.0, 2.0]]), outputs([[0.0, 0.0]])), [1])
 
 
@@ -278,7 +278,7 @@ def test_vim_refuses_a_dimension_that_leaves_no_residual_space(dim, random_outpu
 
 @pytest.fixture(scope="module")
 def image_outputs():
-    """Training and test outputs of a network on colour images whose channels have different standard deviations.
+    """Training and test outputs of a network on color images whose channels have different standard deviations.
 
     In double precision, so that at a temperature of 1000 the scores keep the digits that are compared.
     """
@@ -307,7 +307,7 @@ def network_of_normalised_images(model):
 
 
 def odin_image_by_image(out, temperature, magnitude):
-    """The paper's steps where it takes them, on the normalised image: x' = x - epsilon sign(g) / std."""
+    """The paper's steps where it takes them, on the normalized image: x' = x - epsilon sign(g) / std."""
     network, found = network_of_normalised_images(out.model), []
     for x in normalised(out):
         x = x[None].requires_grad_()

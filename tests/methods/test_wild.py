@@ -251,7 +251,7 @@ def test_without_such_a_w_it_starts_where_it_used_to_and_the_result_says_so(digi
     flat.head.bias.data -= 100.0  # every energy is positive
     limits = Limits(method("scone")(), -10.0, flat, data, loop)
     assert limits.terms.w.item() == pytest.approx(0.974, rel=1e-5)
-    assert loop.notes["start_rule"] == "no w > 0 takes a share of 0.05 of the labelled images for OOD"
+    assert loop.notes["start_rule"] == "no w > 0 takes a share of 0.05 of the labeled images for OOD"
 
 
 def test_the_start_is_told_and_can_be_given(digits, erm_weights):
@@ -373,7 +373,7 @@ def test_above_the_bound_a_near_point_may_be_lost():
     assert logits(1.5 - 3.9).argmax().item() == 1
 
 
-# --- batch normalisation --------------------------------------------------------------------------------------------
+# --- batch normalization --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -451,7 +451,7 @@ def test_bn_adapt_changes_statistics_and_nothing_else(digits, erm_weights):
 
 @pytest.mark.parametrize("margin", [0.0, -10.0, -50.0])
 def test_the_default_form_never_turns_over(digits, erm_weights, margin):
-    """However hard it is driven, w stays positive and semantic images do not end up below the labelled ones."""
+    """However hard it is driven, w stays positive and semantic images do not end up below the labeled ones."""
     model, loop = finetuned(digits, erm_weights, "scone", epochs=12, margin=margin)
     assert all(record["w"] > 0 for record in loop.log)
     parts = digits[2]
@@ -463,7 +463,7 @@ def test_the_default_form_never_turns_over(digits, erm_weights, margin):
 def test_w_stays_positive_even_when_everything_pulls_it_down():
     t = terms("paper", 0.0).float()
     optimizer = torch.optim.SGD(t.parameters(), lr=10.0)
-    for _ in range(200):  # wild images below, labelled images above: the worst w can be asked
+    for _ in range(200):  # wild images below, labeled images above: the worst w can be asked
         loss = t.taken_for_id(torch.tensor([5.0])).mean() * -1 + t.taken_for_ood(torch.tensor([-5.0])).mean() * -1
         optimizer.zero_grad()
         loss.backward()

@@ -83,7 +83,7 @@ def test_colour_stays_colour_and_grey_stays_grey():
     picture = Sheet("", ["row"], ["column"], red).image()
     assert picture.mode == "RGB" and (np.asarray(picture) == (255, 0, 0)).all(axis=2).sum() == 64 * 64
     assert Sheet("", ["row"], ["column"], red[:, :, :1]).image().mode == "L"
-    two = Sheet("", ["row"], ["column"], red[:, :, :2]).image()  # coloured MNIST has no blue
+    two = Sheet("", ["row"], ["column"], red[:, :, :2]).image()  # colored MNIST has no blue
     assert (np.asarray(two) == np.asarray(picture)).all()
 
 

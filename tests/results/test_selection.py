@@ -309,7 +309,7 @@ def test_the_paper_s_layouts_select_too_and_table_9_shows_the_last_checkpoint():
     )
     assert [cell.percent for cell in nine.rows[0].cells] == ["72.00", "80.00", "20.00", "90.00"]
     for sentence in (
-        "Rows trained on wild data are transductive: they saw unlabelled images of the held-out domain.",
+        "Rows trained on wild data are transductive: they saw unlabeled images of the held-out domain.",
         "Model selection: the last checkpoint.",
     ):
         assert sentence in nine.caption

@@ -21,7 +21,7 @@ PIXELS = 256 * 32 * 32  # of the images that are corrupted at a time
 class Kind:
     """function(images, severity, rows): uint8 N x 3 x S x S to the same, `rows` the images' numbers in their data set.
 
-    `apply(images, constants, *draws)` may return what is beyond 0..255 or between two grey levels: that is cut off.
+    `apply(images, constants, *draws)` may return what is beyond 0..255 or between two gray levels: that is cut off.
     """
 
     name: str

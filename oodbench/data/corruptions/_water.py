@@ -1,6 +1,6 @@
-"""How spatter's water catches light: OpenCV's Canny edges, chamfer distance and histogram equalisation, in stacks.
+"""How spatter's water catches light: OpenCV's Canny edges, chamfer distance and histogram equalization, in stacks.
 
-All on whole numbers, N x S x S, as OpenCV computes them; so the steps that amplify a single grey level agree with it.
+All on whole numbers, N x S x S, as OpenCV computes them; so the steps that amplify a single gray level agree with it.
 """
 
 import numpy as np

@@ -264,7 +264,7 @@ WATER, MUD = (175, 238, 238), (63, 42, 20)
 def spatter(images: np.ndarray, constants: tuple[Any, ...], field: np.ndarray) -> np.ndarray:
     """Drops of water that shine, or of mud that cover."""
     mean, spread, sigma, threshold, strength, liquid = constants
-    drops = blurred(mean + spread * field.astype(float), sigma)  # in float64: one grey level can change an edge
+    drops = blurred(mean + spread * field.astype(float), sigma)  # in float64: one gray level can change an edge
     drops[drops < threshold] = 0
     pixels, color = _floats(images), np.array(liquid, dtype=np.float32)[:, None, None]
     if liquid == MUD:
@@ -279,7 +279,7 @@ def spatter(images: np.ndarray, constants: tuple[Any, ...], field: np.ndarray) -
 
 @_kind((0.05, 0.10, 0.15, 0.20, 0.30), (0.1, 0.2, 0.3, 0.4, 0.5))
 def brightness(images: np.ndarray, added: float) -> np.ndarray:
-    """V of HSV raised: pixels scaled to it, black made grey."""
+    """V of HSV raised: pixels scaled to it, black made gray."""
     levels = np.arange(256)
     raised = np.minimum(levels + 255 * added, 255)
     scale = (raised / np.maximum(levels, 1)).astype(np.float32)
@@ -291,7 +291,7 @@ def brightness(images: np.ndarray, added: float) -> np.ndarray:
 
 @_kind((0.75, 0.5, 0.4, 0.3, 0.15), (0.4, 0.3, 0.2, 0.1, 0.05))
 def contrast(images: np.ndarray, factor: float) -> np.ndarray:
-    """Values drawn towards their channel's mean."""
+    """Values drawn toward their channel's mean."""
     pixels = _floats(images)
     mean = pixels.mean(axis=(2, 3), keepdims=True)
     pixels -= mean
@@ -305,7 +305,7 @@ def contrast(images: np.ndarray, factor: float) -> np.ndarray:
     ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),
 )
 def saturate(images: np.ndarray, constants: tuple[float, float]) -> np.ndarray:
-    """S of HSV scaled and shifted. Grey has the hue of red in HSV, so a shift makes it reddish."""
+    """S of HSV scaled and shifted. Gray has the hue of red in HSV, so a shift makes it reddish."""
     factor, shift = constants
     pixels = images / np.float32(255)
     value, darkest = pixels.max(axis=1, keepdims=True), pixels.min(axis=1, keepdims=True)

@@ -43,14 +43,14 @@ def blur(images: np.ndarray, severity: int, rows: np.ndarray) -> np.ndarray:
 
 
 def contrast(images: np.ndarray, severity: int, rows: np.ndarray) -> np.ndarray:
-    """Pixels drawn towards the image's mean."""
+    """Pixels drawn toward the image's mean."""
     factor = (0.6, 0.45, 0.3, 0.2, 0.1)[severity - 1]
     mean = images.mean(axis=(2, 3), keepdims=True)
     return _to_uint8((images - mean) * factor + mean)
 
 
 def rotation(images: np.ndarray, severity: int, rows: np.ndarray) -> np.ndarray:
-    """Turned about the centre, left or right."""
+    """Turned about the center, left or right."""
     degrees = (15, 25, 35, 45, 60)[severity - 1]
     corrupted = np.empty_like(images)
     for sign in (-1, 1):

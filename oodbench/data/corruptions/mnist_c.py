@@ -1,7 +1,7 @@
 """The 15 corruptions of MNIST-C (Mu & Gilmer 2019), one fixed strength each, and the identity that goes with them.
 
-A corruption is a function of grey images (uint8 N x 28 x 28) and, if it is random, of what DRAWS draws for them; its
-result, 0 to 255, is cut to whole grey levels. The draws of an image depend on nothing but the kind and the image's
+A corruption is a function of gray images (uint8 N x 28 x 28) and, if it is random, of what DRAWS draws for them; its
+result, 0 to 255, is cut to whole gray levels. The draws of an image depend on nothing but the kind and the image's
 number in its data set, so a subset gets the same pixels as the whole.
 """
 
@@ -179,7 +179,7 @@ def _windows(padded: np.ndarray, top: np.ndarray, left: np.ndarray) -> np.ndarra
 
 
 def _warp(images: np.ndarray, matrix: Matrix) -> np.ndarray:
-    """Each pixel (x, y) from its place under `matrix` about the centre: bilinear, black outside."""
+    """Each pixel (x, y) from its place under `matrix` about the center: bilinear, black outside."""
     y, x = np.indices((SIDE, SIDE)) - (SIDE - 1) / 2
     (xx, xy), (yx, yy) = matrix
     column, row = xx * x + xy * y + (SIDE - 1) / 2, yx * x + yy * y + (SIDE - 1) / 2
@@ -205,7 +205,7 @@ def _plasma(noise: np.ndarray) -> np.ndarray:
     """The upper left corners of diamond-square maps that wrap around and reach from 0 to 1.
 
     `noise` is N x 65535 whole steps of 1/32768 from -1 to 1, the coarsest level first: for each cell of a level's grid
-    that of its centre, then for each that of the middle of its upper side, then that of the middle of its left side.
+    that of its center, then for each that of the middle of its upper side, then that of the middle of its left side.
     """
     known = np.zeros((len(noise), 1, 1), dtype=np.float32)
     size, amplitude = 1, 100.0**2  # the published code multiplies noise between -w and w by w again
@@ -234,7 +234,7 @@ def _plasma(noise: np.ndarray) -> np.ndarray:
 
 
 def _woven(points: np.ndarray) -> np.ndarray:
-    """One grid of corners, middles of upper sides, of left sides, and centres of cells."""
+    """One grid of corners, middles of upper sides, of left sides, and centers of cells."""
     _, count, size, _ = points.shape
     return points.reshape(2, 2, count, size, size).transpose(2, 3, 0, 4, 1).reshape(count, 2 * size, 2 * size)
 
@@ -303,7 +303,7 @@ DRAWS: dict[str, Callable[[Generators], np.ndarray]] = {
     "shear": lambda streams: _signs(streams, 1),
     "rotate": lambda streams: _signs(streams, 1),
     "translate": lambda streams: _signs(streams, 2),
-    # Noise in 65,536 steps, under a hundredth of a grey level at the coarsest: a quarter of the bits of a float.
+    # Noise in 65,536 steps, under a hundredth of a gray level at the coarsest: a quarter of the bits of a float.
     "fog": lambda streams: _words(streams, PLASMA**2 // 4).view("<i2")[:, 1:],
     "spatter": lambda streams: np.array([stream.standard_normal((SIDE, SIDE), np.float32) for stream in streams]),
     "dotted_line": lambda streams: (_uniform(streams, 2) * (SIDE - 1)).astype(int),

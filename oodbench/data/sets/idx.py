@@ -36,7 +36,7 @@ def _read(folder: Path) -> Decoded | None:
 class _Idx(Stored):
     has_test_part = True
     rows, shape, num_classes = (60000, 10000), (1, 28, 28), 10
-    # The paper's code normalizes all three of its grey sets by MNIST's statistics.
+    # The paper's code normalizes all three of its gray sets by MNIST's statistics.
     mean, std = (0.1307,), (0.3081,)
 
     def layouts(self) -> tuple[Layout, ...]:

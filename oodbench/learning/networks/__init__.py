@@ -12,7 +12,7 @@ from oodbench.errors import UserError
 
 
 class Classifier(nn.Module):
-    """A body and a linear head, on images in [0, 1]: it normalises them itself, so nothing else has to know how."""
+    """A body and a linear head, on images in [0, 1]: it normalizes them itself, so nothing else has to know how."""
 
     mean: Tensor
     std: Tensor

@@ -1,4 +1,4 @@
-"""After Y. LeCun et al., Gradient-Based Learning Applied to Document Recognition, 1998, with batch normalisation."""
+"""After Y. LeCun et al., Gradient-Based Learning Applied to Document Recognition, 1998, with batch normalization."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,7 +11,7 @@ from oodbench.learning.networks import Network, Pooled
 
 @dataclass
 class LeNetBN(Network):
-    """Two strided convolutions and a dense layer, with batch normalisation: seconds on MNIST."""
+    """Two strided convolutions and a dense layer, with batch normalization: seconds on MNIST."""
 
     nonnegative_features: ClassVar[bool | None] = True
     feature_maps: ClassVar[bool | None] = True

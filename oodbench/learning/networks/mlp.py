@@ -11,7 +11,7 @@ from oodbench.learning.networks import Network
 
 @dataclass
 class MLP(Network):
-    """Two hidden layers on the pixels, Xavier weights, no normalisation."""
+    """Two hidden layers on the pixels, Xavier weights, no normalization."""
 
     nonnegative_features: ClassVar[bool | None] = True
     feature_maps: ClassVar[bool | None] = False

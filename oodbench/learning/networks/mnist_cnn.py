@@ -11,9 +11,9 @@ from oodbench.learning.networks import Network, Pooled
 
 @dataclass
 class MNISTCNN(Network):
-    """Four convolutions, each followed by ReLU and then group normalisation, and the mean over space."""
+    """Four convolutions, each followed by ReLU and then group normalization, and the mean over space."""
 
-    nonnegative_features: ClassVar[bool | None] = False  # the last layer normalises
+    nonnegative_features: ClassVar[bool | None] = False  # the last layer normalizes
     feature_maps: ClassVar[bool | None] = True
 
     width: int = 64  # channels of the first convolution, a multiple of 8; then twice as many

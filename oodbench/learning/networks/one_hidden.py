@@ -11,7 +11,7 @@ from oodbench.learning.networks import Network
 
 @dataclass
 class OneHidden(Network):
-    """One hidden layer on the channels' means over space, no normalisation."""
+    """One hidden layer on the channels' means over space, no normalization."""
 
     nonnegative_features: ClassVar[bool | None] = True
     feature_maps: ClassVar[bool | None] = False

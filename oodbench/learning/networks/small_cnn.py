@@ -1,4 +1,4 @@
-"""A network of seconds for small grey images, with the batch normalisation that the paper's effect needs."""
+"""A network of seconds for small gray images, with the batch normalization that the paper's effect needs."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,7 +11,7 @@ from oodbench.learning.networks import Network, Pooled
 
 @dataclass
 class SmallCNN(Network):
-    """Three 3x3 convolutions with batch normalisation, the second with stride 2, averaged over space."""
+    """Three 3x3 convolutions with batch normalization, the second with stride 2, averaged over space."""
 
     nonnegative_features: ClassVar[bool | None] = True
     feature_maps: ClassVar[bool | None] = True

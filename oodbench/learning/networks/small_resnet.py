@@ -30,14 +30,14 @@ class _Scale(nn.Module):
 
 
 def _stage(inside: int, outside: int) -> list[nn.Module]:
-    """Halves the side; pooling before the normalisation spares three quarters of its work."""
+    """Halves the side; pooling before the normalization spares three quarters of its work."""
     convolution = nn.Conv2d(inside, outside, 3, 1, 1, bias=False)
     return [convolution, nn.MaxPool2d(2), nn.BatchNorm2d(outside), nn.GELU(), _Residual(outside)]
 
 
 @dataclass
 class SmallResNet(Network):
-    """Seven convolutions with batch normalisation, for CIFAR-10 on a CPU."""
+    """Seven convolutions with batch normalization, for CIFAR-10 on a CPU."""
 
     feature_maps: ClassVar[bool | None] = True
 

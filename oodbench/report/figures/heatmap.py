@@ -22,7 +22,7 @@ from oodbench.results.metrics import METRICS
 from oodbench.results.result import Result
 
 ACCURACY = "covariate_acc"
-COLOURS = "cividis"  # as light in grey as in colour, and the same to colour-blind readers
+COLOURS = "cividis"  # as light in gray as in color, and the same to color-blind readers
 CELL, HEADS = 0.34, 1.5  # inches: the width of a number, and of the names before the first
 MOST_PANELS = 4
 Shift = tuple[str, int]  # covariate set and severity

@@ -22,7 +22,7 @@ from oodbench.report.figures.style import look, new_figure, test_splits_of
 from oodbench.results.metrics import METRICS, curve
 from oodbench.results.result import Result
 
-MOST = 6  # curves that can be told apart without colour
+MOST = 6  # curves that can be told apart without color
 MOST_BANDS = 3  # more would cover each other
 POINTS = 200
 FLAGGED = 0.05  # of ID, where FPR is read off

@@ -1,6 +1,6 @@
 """How figures look and how they are saved.
 
-Every figure can be read in black and white: what colour tells, a marker, a line style or a hatch tells too. Letters
+Every figure can be read in black and white: what color tells, a marker, a line style or a hatch tells too. Letters
 have the size they have on the page: a figure is made as wide as it will be printed.
 """
 
@@ -26,14 +26,14 @@ from oodbench.report.figures.words import in_words, shift_name
 from oodbench.report.tables import Cell
 from oodbench.results.result import Result
 
-# The colours of Okabe and Ito, which colour-blind readers tell apart, dark ones first.
+# The colors of Okabe and Ito, which color-blind readers tell apart, dark ones first.
 BLACK, BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = (
     "#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9",
 )  # fmt: skip
 LINES = [(BLUE, "o", "-"), (VERMILION, "^", "--"), (GREEN, "s", "-."), (BLACK, "D", ":"), (PURPLE, "v", (0, (5, 1))),
          (ORANGE, "P", (0, (3, 1, 1, 1, 1, 1))), (SKY, "X", (0, (1, 1)))]  # fmt: skip
 GROUPS = dict(zip(tables.GROUPS, [(BLUE, "o", "none"), (GREEN, "s", "none"), (VERMILION, "^", "full")], strict=True))
-# colour, line, hatch and marker of each test split
+# color, line, hatch and marker of each test split
 SPLITS = {
     "id": (BLUE, "-", "", "o"),
     "covariate": (VERMILION, "--", "////", "^"),

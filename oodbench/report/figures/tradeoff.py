@@ -24,7 +24,7 @@ from oodbench.report.tables import Table
 from oodbench.results.metrics import METRICS
 from oodbench.results.result import Result
 
-GAP = 0.2  # of the range: what is farther from its neighbour does not belong to the crowd
+GAP = 0.2  # of the range: what is farther from its neighbor does not belong to the crowd
 CROWD, SMALL_RANGE = 0.6, 0.5  # at least this share of the points, within at most this share of the range
 LABELS_PER_INCH = 5  # of a panel's width
 Box = tuple[tuple[float, float], tuple[float, float]]  # from and to, of FPR and of accuracy
@@ -143,7 +143,7 @@ def crowded(points: Sequence[tuple[float, float]]) -> Box | None:
 
 
 def _largest_cluster(values: Sequence[float]) -> list[float]:
-    """Cut where neighbours lie far apart."""
+    """Cut where neighbors lie far apart."""
     clusters = [[values[0]]]
     for before, value in zip(values, values[1:], strict=False):
         if value - before > GAP * (values[-1] - values[0]):

@@ -43,7 +43,7 @@ GONE = {
     "WorkerCrashedError": "its process was killed (out of memory?), or its node went",
     "NodeDiedError": "its node is gone",
     "OutOfMemoryError": "its node ran out of memory",
-    "TaskCancelledError": "somebody cancelled it",
+    "TaskCancelledError": "somebody canceled it",
 }
 
 

@@ -1,5 +1,5 @@
 "use strict";
-// Lines, by uPlot: colours come from the style sheet, and every line differs in its dashes too.
+// Lines, by uPlot: colors come from the style sheet, and every line differs in its dashes too.
 
 const LINES = [
   ["--blue", []], ["--vermilion", [7, 3]], ["--green", [2, 2]], ["--ink", [10, 3, 2, 3]],
@@ -8,7 +8,7 @@ const LINES = [
 const plots = new Set();
 
 function style(name) {
-  // A canvas knows no variables and no themes: an element says which colour it is now.
+  // A canvas knows no variables and no themes: an element says which color it is now.
   const probe = h("i", { class: "unseen" });
   probe.style.color = `var(${name})`;
   document.body.append(probe);
@@ -18,7 +18,7 @@ function style(name) {
 }
 
 function linePlot({ title, x, xLabel, xValues, series, height = 190, log, range, unit, points = x.length < 40 }) {
-  // series: [{label, values, colour?, dash?}]
+  // series: [{label, values, color?, dash?}]
   const place = h("div", { class: "plot" });
   const figure = h("figure", { class: "panel" }, h("figcaption", null, title), place);
   const ink = style("--quiet"), grid = style("--line"), font = "11px system-ui, sans-serif";
