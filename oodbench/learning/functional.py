@@ -83,23 +83,26 @@ def whitening(covariance: Tensor) -> Tensor:
     return vectors[:, kept] / values[kept].sqrt()
 
 
-def forward_both(model: Classifier, batch: Batch, bn_mode: BatchNormMode) -> tuple[Tensor, Tensor]:
-    """Logits of the labeled and of the wild images; whose statistics batch normalization uses is `bn_mode`'s choice.
+def forward_both(
+    model: Classifier, batch: Batch, bn_mode: BatchNormMode, others: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Logits of the labeled and of the wild images, or of others; `bn_mode` is whose statistics normalization uses.
 
     joint: of both together, in one pass, as the released code does; id_only: of the labeled images, the wild ones see
     the running statistics; frozen: nobody's, the running statistics stay as they were.
     """
-    if batch.wild is None:
+    others = batch.wild if others is None else others
+    if others is None:
         raise UserError('batch.wild is None; add needs = frozenset({"wild"}) to the trainer')
     if bn_mode == "id_only":
         logits = model(batch.x)
         with frozen_batch_norm(model):
-            return logits, model(batch.wild)
+            return logits, model(others)
     if bn_mode == "frozen":
         with frozen_batch_norm(model):
-            both = model(torch.cat([batch.x, batch.wild]))
+            both = model(torch.cat([batch.x, others]))
     else:
-        both = model(torch.cat([batch.x, batch.wild]))
+        both = model(torch.cat([batch.x, others]))
     return both[: len(batch)], both[len(batch) :]
 
 
