@@ -181,3 +181,8 @@ def class_templates(features: Tensor, classes: int, *labels: Tensor) -> Tensor:
         return overall if rows is None else features[rows].mean(dim=0)
 
     return torch.stack([template(k) for k in range(classes)])
+
+
+def short_features(features: Tensor) -> Tensor:
+    """Features longer than 1 scaled back to length 1, shorter ones as they are."""
+    return features / torch.linalg.vector_norm(features, dim=-1, keepdim=True).clamp(min=1)

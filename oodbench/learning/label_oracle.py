@@ -16,6 +16,11 @@ class LabelOracle:
         self._asked = torch.zeros(len(labels), dtype=torch.bool)
 
     @property
+    def asked(self) -> Tensor:
+        """Which images were asked for, by row."""
+        return self._asked.clone()
+
+    @property
     def spent(self) -> int:
         return int(self._asked.sum())
 
