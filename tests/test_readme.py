@@ -80,7 +80,7 @@ def script(monkeypatch):
 
 def comparison():
     """The rows of the comparison: what is compared, then a cell for each column."""
-    table = README.partition("## Beside other benchmarks")[2].partition("\n\nEvery claim")[0].strip()
+    table = README.partition("## Compared with other benchmarks")[2].partition("\n\nEvery claim")[0].strip()
     head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.split("\n")]
     assert all(len(row) == len(head) for row in rows)
     return head, rows
@@ -129,6 +129,17 @@ def test_another_processor_is_no_reason_to_fail(script):
     changed = README.replace("75.60 ± 2.85", "75.90 ± 2.85")
     assert changed != README
     assert script.problems(changed, REFERENCE, DEMO_SEEDS) == []
+
+
+def test_the_check_prints_what_differs_and_what_to_do_without_a_demo(script, tmp_path, monkeypatch, capsys):
+    for folder, status in ((REFERENCE, 1), (tmp_path, 2)):  # the reference has ten seeds, the demo three
+        monkeypatch.setattr(sys, "argv", ["write.py", "--check", "--results", str(folder)])
+        with pytest.raises(SystemExit) as end:
+            sys.exit(script.main())
+        assert end.value.code == status
+    printed = capsys.readouterr()
+    assert " here; processors explain " in printed.out
+    assert printed.err.strip().endswith("make demo makes what is needed here")
 
 
 def test_only_what_stands_between_the_marks_is_written_and_twice_is_once(script):

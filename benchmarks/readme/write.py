@@ -21,6 +21,7 @@ from PIL import Image, ImageChops
 from scipy import stats
 
 import oodbench
+from oodbench.errors import UserError
 from oodbench.report import spread
 from oodbench.report.tables import DEFAULT_METRICS, display_of
 from oodbench.results.result import Result
@@ -108,7 +109,7 @@ def problems(readme: str, folder: Path, seeds: Sequence[int] | None = None) -> l
             allowed = _allowed(runs, metric, cells)
             if abs(there - here) > allowed:
                 found.append(
-                    f"{name}, {metric}: {there:.2f} in README.md, {here:.2f} here; processors differ by {allowed:.2f}"
+                    f"{name}, {metric}: {there:.2f} in README.md, {here:.2f} here; processors explain {allowed:.2f}"
                 )
     return found
 
@@ -163,10 +164,13 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; say what README.md shows otherwise")
     parser.add_argument("--results", type=Path, default=DEMO, metavar="DIR", help="the demo's (default: results/demo)")
     given = parser.parse_args()
-    if not given.check:
-        write(given.results)
-        return 0
-    found = problems(README.read_text(encoding="utf-8"), given.results)
+    try:
+        if not given.check:
+            write(given.results)
+            return 0
+        found = problems(README.read_text(encoding="utf-8"), given.results)
+    except UserError as error:
+        parser.error(f"{error}; make demo makes what is needed here")
     print(*(found or ["README.md shows what the demo printed"]), sep="\n")
     return 1 if found else 0
 
