@@ -61,13 +61,15 @@ TESTED = {
         "tests/report/test_check.py::test_a_difference_is_told_in_words_and_by_the_status",
     ),
 }
-# Where the cells on OpenOOD (1.5, December 2025) and DomainBed (December 2024) can be read in their sources:
-# OpenOOD: openood/evaluation_api/evaluator.py (`csid_acc` counts ID images too; ID data sets are those of DATA_INFO),
-# openood/trainers/utils.py, openood/pipelines/train_pipeline.py (every training begins with epoch 1),
-# scripts/eval_ood.py (mean and standard deviation over the folders s0, s1, ...), and shell scripts in scripts/.
-# DomainBed: domainbed/scripts/train.py (accuracies; `start_step` is 0), domainbed/algorithms.py,
-# domainbed/scripts/collect_results.py (`format_mean`), domainbed/command_launchers.py (local, dummy, multi_gpu),
-# README.md (image folders of one's own; the tables).
+# Where the cells on OpenOOD and DomainBed were read, by file and commit. Some commits may be of forks, and their dates
+# are not known.
+# OpenOOD: openood/evaluation_api/evaluator.py 0ad2b93 (`csid_acc` counts ID images too; the ID data set is one of
+# DATA_INFO), openood/trainers/utils.py 48c203c (no WOODS, no SCONE), openood/pipelines/train_pipeline.py 183f86e (every
+# training begins with epoch 1; several machines), scripts/eval_ood.py 0ad2b93 (mean and standard deviation over the
+# folders s0, s1, ...), and shell scripts in scripts/.
+# DomainBed: domainbed/scripts/train.py 0076b04 (accuracies; `start_step` is 0), domainbed/scripts/collect_results.py
+# 27e115e (`format_mean`), domainbed/command_launchers.py 5fc06e5 (local, dummy, multi_gpu), README.md 05a8cc0 (no
+# WOODS, no SCONE; image folders of one's own; data sets; tables).
 
 
 @pytest.fixture
