@@ -27,6 +27,7 @@ DEFAULT_METHODS = (
 # Of the rows of a table, in the paper's order.
 GROUPS = (DETECTION, GENERALIZATION, WILD_DATA) = ("OOD detection", "OOD generalization", "Learning with wild data")
 DETECTION_BY = {reads: f"{DETECTION}: {reads}" for reads in READS}  # what our own tables divide the first of them into
+DETECTION_TRAINING = f"{DETECTION}: training"  # of trainers that are for detection and see no outliers
 YOUR_NETWORK = "Your network"  # the group of what scores a network that was given, and its division where it is alone
 YOUR_NETWORK_BY = {reads: f"{YOUR_NETWORK}: {reads}" for reads in READS}
 
