@@ -1,6 +1,7 @@
-"""What `learning.functional` and `learning.constraints` define, under the name that method files import."""
+"""What `learning.functional`, `learning.constraints` and the like define, under the name that method files import."""
 
 from oodbench.learning.bank import SLICE
+from oodbench.learning.class_queues import ClassQueues
 from oodbench.learning.constraints import Constraint, Limits, check_settings
 from oodbench.learning.functional import (
     BatchNormMode,
@@ -25,6 +26,7 @@ from oodbench.learning.outputs import unit
 
 __all__ = [
     "SLICE",
+    "ClassQueues",
     "Constraint",
     "Limits",
     "check_settings",
