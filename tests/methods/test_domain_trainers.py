@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from scipy import optimize, stats
 from torch import nn
 
 from oodbench.cli import main
@@ -21,6 +22,7 @@ from oodbench.learning.batches import Batch, Data, Split
 from oodbench.learning.method import Classifier, Loop
 from oodbench.learning.outputs import forward
 from oodbench.methods.arm import Convolution, InContext, add_input_channel
+from oodbench.methods.eqrm import quantile
 from oodbench.methods.groupdro import GroupWeights
 from oodbench.methods.mmd import kernel
 from oodbench.methods.mtl import Embeddings
@@ -811,3 +813,72 @@ def test_wrong_environments_end_the_command_in_one_line(tmp_path, capsys):
     assert "environments" in capsys.readouterr().err
     assert main([*chosen, "--set", "coral.environments=random:2", "--set", "recipe.batch_size=3"]) == 2
     assert "choose recipe.batch_size=4 or more" in capsys.readouterr().err and not (tmp_path / "res").exists()
+
+
+# --- EQRM -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_quantile_of_equally_far_risks_by_hand():
+    # The median of a symmetric estimate is its middle. Far up, one risk of n is left alone: F = (n - 1 + Phi(x)) / n.
+    assert quantile(torch.tensor([1.0, 2.0, 6.0, 7.0]), 0.5).item() == pytest.approx(4.0)
+    risks = torch.tensor([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 100.0]).double()
+    h = 1.06 * risks.std().item() * 10**-0.2  # 100 is over 4.7 h from the others
+    assert quantile(risks, 0.95).item() == pytest.approx(100, abs=1e-3 * h)
+
+
+def test_the_quantile_of_two_risks_is_their_mean_and_a_multiple_of_their_deviation():
+    # With s = |R1 - R2| / sqrt 2, (R - mean) / s is +-1 / sqrt 2 whatever the risks are.
+    unit = quantile(torch.tensor([0.0, math.sqrt(2)]).double(), 0.75).item() - math.sqrt(0.5)
+    assert quantile(torch.tensor([3.0, 5.0]).double(), 0.75).item() == pytest.approx(4 + math.sqrt(2) * unit)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.75, 0.99])
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_the_quantile_is_the_root_of_the_kernel_density_estimate_of_scipy(alpha, count):
+    risks = np.random.default_rng(count).exponential(size=count)
+    estimate = stats.gaussian_kde(risks, bw_method=1.06 * count**-0.2)
+    root = optimize.brentq(lambda q: estimate.integrate_box_1d(-np.inf, q) - alpha, -20, 20, xtol=1e-12)
+    assert quantile(torch.from_numpy(risks), alpha).item() == pytest.approx(root, abs=1e-7)
+    assert quantile(torch.from_numpy(risks), alpha, "bisection").item() == pytest.approx(root, abs=1e-7)
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_the_gradient_of_the_quantile_is_that_of_differences_and_bisection_gives_it_for_two(count):
+    risks = torch.rand(count, dtype=torch.double, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    assert torch.autograd.gradcheck(lambda r: quantile(r, 0.75), risks, atol=1e-6)
+    (exact,) = torch.autograd.grad(quantile(risks, 0.75), risks)
+    (halved,) = torch.autograd.grad(quantile(risks, 0.75, "bisection"), risks)
+    assert torch.allclose(exact, halved, atol=1e-6) == (count == 2)
+    assert exact.sum().item() == pytest.approx(1) and halved.sum().item() == pytest.approx(1)  # equivariant
+
+
+def test_equal_risks_have_a_quantile_and_a_gradient():
+    for gradient in ("exact", "bisection"):
+        risks = torch.zeros(3, requires_grad=True)
+        value = quantile(risks, 0.75, gradient)
+        value.backward()
+        assert value.item() == pytest.approx(0, abs=1e-7) and risks.grad.isfinite().all()
+
+
+def test_eqrm_warms_up_like_erm_and_then_steps_slowly(data, new_model, erm):
+    """All of a training but its second half is ERM's on the same batches; the second optimizer has its own rate."""
+    loop = train(make("eqrm", environments="native"), data, new_model())
+    steps = len(loop.order)
+    assert loop.order == [0] * (steps // 2) + [1] * (steps - steps // 2)
+    rates = [optimizer.param_groups[0]["lr"] for optimizer in loop.made]
+    assert rates[1] == pytest.approx(0.02 * rates[0])
+    slow = trained(make("eqrm", environments="native", slowdown=1e-12, warmup=10**6), data, new_model(), seed=0)
+    half = trained(make("eqrm", environments="native", slowdown=1e-12, alpha=0.5), data, new_model(), seed=0)
+    assert all(torch.allclose(p, q, atol=1e-9) for p, q in zip(slow.parameters(), half.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"alpha": 1.0}, "eqrm.alpha=1 is out of range; choose a number between 0 and 1"),
+        ({"slowdown": 0.0}, "eqrm.warmup must be 0 or more and eqrm.slowdown above 0; change --set"),
+    ],
+)
+def test_values_of_eqrm_that_make_no_sense_are_refused(values, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        make("eqrm", **values)
