@@ -28,6 +28,7 @@ from oodbench.methods.mmd import kernel
 from oodbench.methods.mtl import Embeddings
 from oodbench.methods.rsc import top
 from oodbench.methods.sagnet import content_randomised, restyled, style, style_randomised
+from oodbench.methods.sharpdro import kept_statistics
 from oodbench.results.folder import read_folder
 
 CARDS = Registry().cards
@@ -882,3 +883,72 @@ def test_eqrm_warms_up_like_erm_and_then_steps_slowly(data, new_model, erm):
 def test_values_of_eqrm_that_make_no_sense_are_refused(values, message):
     with pytest.raises(UserError, match=re.escape(message)):
         make("eqrm", **values)
+
+
+# --- SharpDRO -------------------------------------------------------------------------------------------------------
+
+
+def linear_problem():
+    """Rows of two pixels in two environments, one batch of all, and a network that is its head alone."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (12, 1, 1, 2), generator=generator, dtype=torch.uint8)
+    y = torch.randint(3, (12,), generator=generator)
+    model = Classifier(nn.Flatten(), 2, 3, mean=(0.0,), std=(1.0,))
+    with torch.no_grad():
+        model.head.weight.copy_(torch.randn(3, 2, generator=generator))
+        model.head.bias.copy_(torch.randn(3, generator=generator))
+    return Data(Split(images, y, torch.arange(12) // 6), 3), model
+
+
+def plain_risks(weight, bias, x, y, shares):
+    """The risks of two environments of six rows, and the gradient of their weighted sum, in closed form."""
+    z = x @ weight.T + bias
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    losses = -np.log(p[np.arange(len(y)), y])
+    by_logits = (p - np.eye(3)[y]) * np.repeat(shares, 6)[:, None] / 6
+    return losses.reshape(2, 6).mean(axis=1), by_logits.T @ x, by_logits.sum(axis=0)
+
+
+def test_a_step_of_sharpdro_is_that_of_plain_numpy():
+    data, model = linear_problem()
+    x, y = data.labelled.images.flatten(1).double().numpy() / 255, data.labelled.y.numpy()
+    weight, bias = (p.detach().double().numpy() for p in model.head.parameters())
+    recipe = Recipe(epochs=1, batch_size=12, lr=0.5, momentum=0.0, weight_decay=0.0, schedule="constant")
+    loop = train(make("sharpdro", rho=0.3, eta=2.0, environments="native"), data, model, recipe)
+    assert loop.order == [0]
+
+    risks, by_weight, by_bias = plain_risks(weight, bias, x, y, np.array([0.5, 0.5]))
+    omega = np.exp(2.0 * risks) / np.exp(2.0 * risks).sum()
+    length = np.sqrt((by_weight**2).sum() + (by_bias**2).sum())
+    climbed = weight + 0.3 * by_weight / length, bias + 0.3 * by_bias / length
+    uphill, by_weight_up, by_bias_up = plain_risks(*climbed, x, y, omega)
+    np.testing.assert_allclose(model.head.weight.detach(), weight - 0.5 * (by_weight + by_weight_up), atol=1e-5)
+    np.testing.assert_allclose(model.head.bias.detach(), bias - 0.5 * (by_bias + by_bias_up), atol=1e-5)
+    assert loop.log[0]["sharpness"] == pytest.approx(omega @ (uphill - risks), abs=1e-5)
+    assert loop.log[0]["largest_weight"] == pytest.approx(omega.max(), rel=1e-5)
+
+
+def test_sharpdro_with_hardly_a_step_uphill_and_equal_weights_takes_erm_s_step_twice_as_far(data, new_model):
+    """The mean risk here and the mean risk uphill have the same gradient where uphill is here."""
+    gentle = dataclasses.replace(GENTLE, epochs=1, batch_size=200)
+    sharp = trained(make("sharpdro", rho=1e-9, eta=0.0, environments="native"), data, new_model(), gentle)
+    fast = trained(make("groupdro", eta=0.0), data, new_model(), dataclasses.replace(gentle, lr=2 * gentle.lr))
+    pairs = zip(sharp.parameters(), fast.parameters(), strict=True)
+    assert all(torch.allclose(p, q, atol=1e-5) for p, q in pairs)
+
+
+def test_batch_statistics_uphill_are_not_remembered(toy_data, new_model):
+    model = new_model().train()
+    images = toy_data.labelled.images[:40].float() / 255
+    before = {name: value.clone() for name, value in model.named_buffers() if "running" in name}
+    with kept_statistics(model):
+        inside = model(images)
+    assert all(torch.equal(dict(model.named_buffers())[name], value) for name, value in before.items())
+    assert torch.equal(inside, model(images))  # of the same batch, as without
+    assert not all(torch.equal(dict(model.named_buffers())[name], value) for name, value in before.items())
+
+
+def test_values_of_sharpdro_that_make_no_sense_are_refused():
+    with pytest.raises(UserError, match="sharpdro.rho must be above 0 and sharpdro.eta 0 or more; change --set"):
+        make("sharpdro", rho=0.0)
