@@ -1,11 +1,13 @@
-"""What `learning.functional` and `learning.constraints` define, under the name that method files import."""
+"""What `learning.functional`, `learning.constraints` and the like define, under the name that method files import."""
 
 from oodbench.learning.bank import SLICE
+from oodbench.learning.class_queues import ClassQueues
 from oodbench.learning.constraints import Constraint, Limits, check_settings
 from oodbench.learning.functional import (
     BatchNormMode,
     class_means,
     class_templates,
+    dirichlet_entropy,
     energy,
     forward_both,
     frozen_batch_norm,
@@ -31,6 +33,7 @@ __all__ = [
     "SEMANTIC",
     "SLICE",
     "HeadGradients",
+    "ClassQueues",
     "Constraint",
     "Limits",
     "check_settings",
@@ -38,6 +41,7 @@ __all__ = [
     "class_means",
     "class_templates",
     "detector_loss",
+    "dirichlet_entropy",
     "energy",
     "forward_both",
     "frozen_batch_norm",

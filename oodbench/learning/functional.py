@@ -36,6 +36,17 @@ def generalized_entropy(logits: Tensor, gamma: float = 0.1, top: int = 100) -> T
     return (gamma * (logs + rest)).exp().gather(-1, kept).sum(dim=-1)
 
 
+def dirichlet_entropy(alpha: Tensor) -> Tensor:
+    """Differential entropy of Dirichlet distributions, N x K: highest, -ln Gamma(K), where every alpha is 1.
+
+    h = sum_k [ln Gamma(alpha_k) - (alpha_k - 1) (psi(alpha_k) - psi(alpha_0))] - ln Gamma(alpha_0)
+    with alpha_0 = sum_k alpha_k.
+    """
+    total = alpha.sum(dim=-1, keepdim=True)
+    each = alpha.lgamma() - (alpha - 1) * (alpha.digamma() - total.digamma())
+    return each.sum(dim=-1) - total.squeeze(-1).lgamma()
+
+
 def logit_score(logits: Tensor, base: LogitScore) -> Tensor:
     """A score that reads logits alone, by its name."""
     if base == "energy":
