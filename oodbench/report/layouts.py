@@ -176,7 +176,7 @@ def fill(
         rows.append(Row(method, group.name if len(table.heads) == 1 else "", cells, heads, index.trainer_of(method)))
     if table.best:
         mark_best(grid, metrics * len(table.columns))
-    caption = [table.caption, f"As {layout.printed_in}.", describe(selected.values(), rule, last_only)]
+    caption = [table.caption, f"As in {layout.printed_in}.", describe(selected.values(), rule, last_only)]
     return Table(
         suite=ledger.newest.suite_label,
         settings=[column.title for column in table.columns],
