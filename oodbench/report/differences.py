@@ -128,7 +128,9 @@ def compare(
     compared = [each for each in found if each is not None]
     if not compared:
         wanted = " or ".join(methods) if methods else "another method"
-        raise UserError(f"nothing to compare: no setting here has {wanted} beside {baseline}; run them in one setting")
+        raise UserError(
+            f"nothing to compare: no setting here has {wanted} as well as {baseline}; run them in one setting"
+        )
     if not any(each.metrics for each in compared):
         raise UserError(f"no result here has {' or '.join(metrics)} to compare; choose another metric")
     return [each for each in compared if each.metrics]

@@ -65,11 +65,11 @@ def assemble(
 
 def _refuse_beside_layout(asked: Mapping[str, object]) -> None:
     own = {
-        "metrics": "metrics of its own",
+        "metrics": "its own metrics",
         "sort": "its rows in the order of its paper",
-        "methods": "rows of its own",
-        "setting": "columns of its own",
-        "average": "columns of its own",
+        "methods": "its own rows",
+        "setting": "its own columns",
+        "average": "its own columns",
     }
     for option, is_asked in asked.items():
         if is_asked:

@@ -33,8 +33,8 @@ METRICS: dict[str, Metric] = {
         Metric("covariate_acc", "OOD Acc.", True, "share of covariate-shifted images classified correctly"),
         Metric("id_acc", "ID Acc.", True, "share of ID images classified correctly"),
         Metric("fpr95", "FPR", False,
-               "share of semantic OOD images missed at the threshold that flags nearest to 5 % of ID images "
-               "(SCONE, WOODS)"),
+               "share of semantic OOD images missed at the threshold where the share of ID images flagged is closest "
+               "to 5 % (SCONE, WOODS)"),
         Metric("auroc", "AUROC", True,
                "probability that a semantic OOD image scores higher than an ID image; a tie counts half"),
         Metric("aupr_in", "AUPR-in", True,

@@ -340,7 +340,7 @@ MISUSES = [
     (
         "    def score",
         "    def __init__(self):\n        self.x = 1\n\n    def score",
-        "my_scorer.py:16: class Mine has an __init__ of its own; write @dataclass above it and make every argument a ",
+        "my_scorer.py:16: class Mine has its own __init__; write @dataclass above it and make every argument a ",
     ),
 ]
 

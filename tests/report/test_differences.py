@@ -210,7 +210,9 @@ def test_what_is_typed_wrong_is_answered_in_one_line(arguments, message, folder)
 
 def test_a_baseline_alone_has_nothing_to_be_compared_with(tmp_path):
     stored(tmp_path, "erm")
-    assert_refused(oodbench("compare", tmp_path), "nothing to compare: no setting here has another method beside erm")
+    assert_refused(
+        oodbench("compare", tmp_path), "nothing to compare: no setting here has another method as well as erm"
+    )
 
 
 def test_a_figure_of_two_suites_is_refused(tmp_path):

@@ -281,7 +281,7 @@ def test_wrong_words_are_answered_in_one_line(paper, tmp_path):
     refused = oodbench("table", paper, "--with", "reported", "--with", "refrence")
     assert_refused(refused, "unknown choice of --with 'refrence'; did you mean 'reference'?")
     refused = oodbench("table", paper, "--layout", "main", "--metrics", "auroc")
-    assert_refused(refused, "a layout has metrics of its own; leave out --metrics or --layout")
+    assert_refused(refused, "a layout has its own metrics; leave out --metrics or --layout")
     assert_refused(
         oodbench("table", paper, "--layout", "main", "--seeds", "0"), "--seeds 0 is neither 'all' nor a number"
     )

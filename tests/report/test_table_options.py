@@ -169,9 +169,9 @@ def test_what_cannot_be_written_is_refused_before_anything_is(folder, tmp_path):
         (["--seeds", "0,9"], "unknown seed of these results '9'; known: 0, 1, 2"),
         (["--seeds", "2-1"], "'2-1' holds no seeds"),
         (["--methods", "knn", "--seeds", "2-2"], "unknown method of these results 'knn'; known: msp"),
-        (["--layout", "mnist", "--methods", "msp"], "a layout has rows of its own; leave out --methods or --layout"),
-        (["--layout", "mnist", "--average"], "a layout has columns of its own; leave out --average or --layout"),
-        (["--layout", "mnist", "--setting", "a"], "a layout has columns of its own; leave out --setting or --layout"),
+        (["--layout", "mnist", "--methods", "msp"], "a layout has its own rows; leave out --methods or --layout"),
+        (["--layout", "mnist", "--average"], "a layout has its own columns; leave out --average or --layout"),
+        (["--layout", "mnist", "--setting", "a"], "a layout has its own columns; leave out --setting or --layout"),
     ],
 )
 def test_what_no_result_has_is_refused_in_one_line(folder, options, said):

@@ -331,7 +331,7 @@ def test_latex_has_the_look_of_the_paper():
     assert (
         r"Mean over 3 seeds unless a row says otherwise. $\pm$: half the width of the 95 \% interval over seeds only"
         in text
-        and r"nearest to 5 \% of ID" in text
+        and r"closest to 5 \%" in text
     )
 
 

@@ -89,7 +89,7 @@ def test_the_repository_has_the_reference_for_a_folder_anywhere(home, tmp_path, 
 def test_without_the_repository_the_reference_is_said_to_be_in_it(home, tmp_path):
     save(tmp_path / "elsewhere" / "mine", method="odin")
     folder = tmp_path / "elsewhere" / "mine"
-    message = f"there are no reference results below or beside '{folder}': they are in oodbench's repository and not in"
+    message = f"there are no reference results below or beside '{folder}': they are in oodbench's repository, not in"
     assert_refused(oodbench("table", folder, "--with", "reference"), message, "or leave out --with reference")
     assert_refused(oodbench("table", folder, "--with", "demo"), "there are no demo results", "make demo")
 
@@ -293,7 +293,9 @@ def test_a_link_to_results_elsewhere_is_a_problem_and_one_to_weights_or_within_i
     (home / "again").symlink_to(home / "digits-c")
     results, problems = read_folder(home)
     assert [result.method for result in results] == ["msp"]
-    assert problems == {home / "linked": "a link to a folder, which is not followed; name that folder, or move it here"}
+    assert problems == {
+        home / "linked": "it is a link to a folder, which is not followed; name that folder, or move it here"
+    }
 
 
 def test_a_pipe_is_not_waited_for(home):

@@ -74,5 +74,5 @@ async function densities(state, listed, board, column, a, b) {
   };
   return h("section", null, h("h2", null, "Scores"), h("div", { class: "toolbar" }, select("Seed", seeds.map((each) => [String(each), String(each)]), String(seed), (next) => go({ seed: next }))),
     h("div", { class: "panels two" }, one(a, found[0]), one(b, found[1])),
-    h("p", { class: "quiet" }, "The line is the FPR threshold, which flags about 5 % of ID images. The two methods' scores are on different scales."));
+    h("p", { class: "quiet" }, "The line is the FPR threshold, which flags about 5 % of ID images. Each method's scores have their own scale."));
 }

@@ -7,7 +7,7 @@ async function papers(state) {
   const { tables, left_out: leftOut } = await chunk("papers");
   const byBoard = Object.fromEntries(index.boards.map((each) => [each.id, each]));
   return [h("h1", null, "Papers"),
-    h("p", { class: "about" }, "These are the tables of papers with our numbers, the reported numbers below them, and a verdict. The verdict is agrees or differs where the results show it beyond chance, and cannot tell where they do not. Only runs at full size are compared with a paper."),
+    h("p", { class: "about" }, "These are the tables of papers with our numbers, the reported numbers below them, and a verdict. The verdict is “agrees” or “differs” where the results show it beyond chance, and “cannot tell” where they do not. Only runs at full size are compared with a paper."),
     tables.length ? tables.map((table) => paperTable(table, byBoard[table.board])) : h("p", { class: "said" }, "None of these results is in a paper's table."),
     leftOut.length ? h("details", { class: "facts" }, h("summary", null, `Not compared with a paper: ${many(leftOut.length, "board")}`),
       h("ul", null, leftOut.map((each) => h("li", null, h("a", { href: addressOf({ view: "leaderboard", board: each.board }) }, each.title), `: ${each.why}`)))) : null];
