@@ -181,7 +181,7 @@ def test_options_are_those_of_sbatch_and_a_comma_may_stand_in_a_value():
 def test_what_is_no_option_of_sbatch_is_refused(options):
     with pytest.raises(UserError, match="is not an option of sbatch; write key=value without spaces") as error:
         options_of(f"slurm:{options}")
-    assert "SBATCH" not in str(error.value).partition("' is no option")[2]
+    assert "SBATCH" not in str(error.value).partition("' is not an option")[2]
 
 
 @pytest.mark.parametrize("key", ["array", "dependency", "parsable", "wrap"])
