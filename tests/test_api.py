@@ -138,7 +138,7 @@ def test_a_layout_of_the_paper_is_the_commands_with_what_is_reported(capsys):
     table = oodbench.table(committed, layout="mnist", reported=True)
     assert table == capsys.readouterr().out
     assert "*reported*" in table and "*reported*" not in oodbench.table(committed, layout="mnist")
-    with pytest.raises(oodbench.UserError, match="a layout has metrics of its own"):
+    with pytest.raises(oodbench.UserError, match="a layout has its own metrics"):
         oodbench.table(committed, metrics=["auroc"], layout="mnist")
 
 

@@ -187,7 +187,7 @@ def _refuse_own_init(node: ast.ClassDef, path: Path) -> None:
     for statement in node.body:
         if isinstance(statement, ast.FunctionDef) and statement.name == "__init__":
             raise UserError(
-                f"{path}:{statement.lineno}: class {node.name} has an __init__ of its own; write @dataclass above it "
+                f"{path}:{statement.lineno}: class {node.name} has its own __init__; write @dataclass above it "
                 "and make every argument a field with a type and a default (checks go into __post_init__)"
             )
 

@@ -105,7 +105,7 @@ def with_threads(contents: Contents, count: int | None) -> Contents:
     if count is None:
         return contents
     if count < 1:
-        raise UserError(f"--cpu-threads {count} is none; choose 1 or more")
+        raise UserError(f"--cpu-threads {count} is out of range; choose 1 or more")
     if count > MOST_THREADS:
         raise UserError(f"--cpu-threads {shown(count)} is too many; {ABOUT_THREADS}")
     return replace(contents, cpu_threads=count)
@@ -138,7 +138,9 @@ def with_sets(contents: Contents, semantic: Sequence[str], covariate: Sequence[s
             names[kind].append(name)
     for both in set(names["semantic"]) & set(names["covariate"]):
         if kinds["semantic"].get(both) == kinds["covariate"].get(both, NONE):
-            raise UserError(f"'{both}' cannot be both semantic and covariate shift; choose another for one of them")
+            raise UserError(
+                f"'{both}' cannot be both the semantic and the covariate shift; choose another for one of them"
+            )
     semantics = names["semantic"] or [column.semantic for column in contents.settings]
     covariates: Sequence[str | None] = names["covariate"] or [column.covariate for column in contents.settings]
     columns = dict.fromkeys(Column(s, c) for s in semantics for c in covariates)

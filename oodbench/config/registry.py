@@ -65,7 +65,7 @@ class Registry:
         if wanted in self.broken:
             raise UserError(f"the installed method '{wanted}' cannot be used: {self.broken[wanted]}")
         if wanted in EVERY:
-            raise UserError(f"'{wanted}' stands for several methods, and one is meant here; name it")
+            raise UserError(f"'{wanted}' means several methods, and one is needed here; name it")
         raise unknown("method", name, [*self.cards, *EVERY])
 
     def scorer_of(self, trainer: Card) -> Card:
@@ -113,7 +113,7 @@ def read_method(path: Path, module: str, name: str | None = None, class_name: st
         raise UserError(f"'{path}' defines {classes} derived from Trainer or Scorer; a method file defines just one")
     card = cards[0]
     if not re.fullmatch(r"\w[\w-]*", card.name) or card.name in RESERVED:
-        raise UserError(f"'{card.name}' cannot name a method: rename '{path}', letters, digits and _ will do")
+        raise UserError(f"'{card.name}' cannot name a method; rename '{path}' with letters, digits and _")
     if card.kind == "Trainer":
         distributions(card)
     return card

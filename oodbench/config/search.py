@@ -70,11 +70,11 @@ def read(text: str, type_: Any, place: Place) -> Distribution:
     matched = _UNIFORM.fullmatch(text.strip())
     if matched is None:
         forms = "U(a,b), 10**U(a,b), int 2**U(a,b), 3 * int 2**U(a,b) or {a,b,c}"
-        raise Misfit(place, f"'{shortened(text)}' is no distribution; write {forms}")
+        raise Misfit(place, f"'{shortened(text)}' is not a distribution; write {forms}")
     factor, whole, base, low, high = matched.groups()
     uniform = Uniform(float(low), float(high), int(base) if base else None, bool(whole), int(factor or 1), type_)
     if uniform.low >= uniform.high:
-        raise Misfit(place, f"'{text}' holds nothing between {low} and {high}; write the smaller one first")
+        raise Misfit(place, f"'{text}' has no values between {low} and {high}; write the smaller number first")
     try:
         uniform.extremes  # noqa: B018  (whether they can be had)
     except Misfit as error:

@@ -196,7 +196,7 @@ def load(name: str, preset: str | None = None) -> Suite:
         raise unknown("suite", name, files)
     document = Document(path)
     if not path.stem.isprintable():  # of bytes that are no UTF-8, or with a line break
-        raise UserError(f"results bear the name of the suite file, and '{path}' cannot be printed; rename it")
+        raise UserError(f"results are named after the suite file, and '{path}' cannot be printed; rename it")
     contents = _checked(document)
     for each in contents.presets:
         overlaid = _checked(_under_preset(document, each))

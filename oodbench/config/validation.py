@@ -64,7 +64,7 @@ def _check_sources(contents: Contents) -> None:
             raise Misfit((*place, "size"), f"expected a side of 8 to 1024 pixels, got {source.size}")
         for key in ("size", "jpeg", "embed"):
             if place != ("id",) and getattr(source, key) is not None:
-                raise Misfit((*place, key), f"'{key}' is for the ID data; other sets follow it")
+                raise Misfit((*place, key), f"'{key}' belongs to the ID data; other sets follow it")
 
 
 def _overlap(a: Source, b: Source) -> bool:
@@ -74,7 +74,7 @@ def _overlap(a: Source, b: Source) -> bool:
 def _check_names(contents: Contents) -> None:
     for place in [(kind, name) for kind in ("semantic", "covariate", "presets") for name in getattr(contents, kind)]:
         if not re.fullmatch(r"\w[\w.+-]*", str(place[-1])):
-            raise Misfit(place, "expected a name of letters, digits and . + - _ alone, since folders bear it")
+            raise Misfit(place, "expected a name of only letters, digits and . + - _, since it names folders")
 
 
 def _check_groups(contents: Contents) -> None:
@@ -145,7 +145,8 @@ def _check_recipe(recipe: Recipe, place: Place) -> None:
     if (recipe.epochs is None) == (recipe.iterations is None):
         which = "neither is" if recipe.epochs is None else "both are"
         raise Misfit(
-            place, f"a training lasts so many epochs or iterations, and {which} stated; set one, the other null"
+            place,
+            f"a training has a number of epochs or of iterations, and {which} stated; set one, and the other to null",
         )
     for key in ("epochs", "iterations", "batch_size", "lr"):
         value = getattr(recipe, key)

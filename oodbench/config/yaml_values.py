@@ -30,11 +30,11 @@ class Unreadable(Exception):
 
 
 def _too_deep(line: int) -> Unreadable:
-    return Unreadable(line, "nested too deeply, or within itself by an alias; write it out")
+    return Unreadable(line, "nested too deeply, or inside itself through an alias; write it out")
 
 
 def _too_much(line: int) -> Unreadable:
-    return Unreadable(line, f"more than {NODES:,} keys and values, or as many by aliases; write less")
+    return Unreadable(line, f"more than {NODES:,} keys and values, counting aliases; write less")
 
 
 class _Loader(yaml.SafeLoader):
@@ -66,7 +66,7 @@ def read(text: str) -> tuple[Any, dict[Place, int]]:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         twice = error.problem == "second occurrence"  # all that PyYAML says of it
-        problem = "an anchor of this name stands above" if twice else error.problem or error.context or ""
+        problem = "an anchor with this name was defined above" if twice else error.problem or error.context or ""
         raise Unreadable(line, f"not valid YAML: {shortened(problem)}") from None
     except yaml.YAMLError as error:
         raise Unreadable(1, f"not valid YAML: {shortened(' '.join(str(error).split()))}") from None
@@ -90,17 +90,17 @@ class _Reader:
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node)
         if node.tag != (f"{TAG}seq" if isinstance(node, yaml.SequenceNode) else f"{TAG}map"):
-            raise Unreadable(line, f"the tag '{_spelled(node.tag)}' is not known here; leave it out")
+            raise Unreadable(line, f"the tag '{_spelled(node.tag)}' is not supported; leave it out")
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, (*place, i)) for i, item in enumerate(node.value)]
         values: dict[Any, Any] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
-                raise Unreadable(line, "a list or mapping stands where a key is expected")
+                raise Unreadable(line, "a list or mapping where a key is expected")
             key = self.scalar(key_node)
             if key in values:
-                raise Unreadable(line, f"the key '{shortened(str(key))}' stands twice; keep one")
+                raise Unreadable(line, f"the key '{shortened(str(key))}' occurs twice; keep one")
             values[key] = self.value(value_node, (*place, key))
             self.lines[(*place, key)] = line
         return values
@@ -111,12 +111,12 @@ class _Reader:
         if self.letters > TEXT_LIMIT:
             raise _too_much(line)
         if node.tag == f"{TAG}merge":
-            raise Unreadable(line, "a merge key (<<) is not known here; write out what it stands for")
+            raise Unreadable(line, "merge keys (<<) are not supported; write out the keys")
         if node.tag not in SCALARS:
-            raise Unreadable(line, f"the tag '{_spelled(node.tag)}' is not known here; leave it out or quote the text")
+            raise Unreadable(line, f"the tag '{_spelled(node.tag)}' is not supported; leave it out or quote the text")
         said = self.plain.resolve(yaml.ScalarNode, node.value, (True, False))
         if node.tag not in (said, f"{TAG}str") and (said, node.tag) != (f"{TAG}int", f"{TAG}float"):
-            raise Unreadable(line, f"'{quoted}' is no {_spelled(node.tag)}; leave out the tag")
+            raise Unreadable(line, f"'{quoted}' is not of type {_spelled(node.tag)}; leave out the tag")
         try:
             value = self.plain.construct_object(node)
         except (ValueError, OverflowError) as error:  # 2026-13-45 looks like a date

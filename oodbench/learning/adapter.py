@@ -199,7 +199,7 @@ def _check(batch: Tensor, mean: Sequence[float], std: Sequence[float]) -> None:
     for name, values in (("mean", mean), ("std", std)):
         if len(values) not in (1, batch.shape[1]):
             raise UserError(
-                f"{name} has {len(values)} numbers, the images {batch.shape[1]} channels; give one for each"
+                f"{name} has {len(values)} numbers, and the images have {batch.shape[1]} channels; give one for each"
             )
     if not all(value > 0 for value in std):
         raise UserError(f"std is {', '.join(map(str, std))}; it divides pixels, so give numbers above 0")
@@ -218,7 +218,7 @@ def _copied(module: nn.Module) -> nn.Module:
             "give a module that copy.deepcopy copies"
         ) from None
     if any(map(is_lazy, (*body.parameters(), *body.buffers()))):
-        raise UserError("the network's weights are yet to be made; pass images through it, or give its --weights")
+        raise UserError("the network's weights are not initialized yet; pass images through it, or give its --weights")
     for each in body.parameters():  # one by one, for a scripted module has no other way
         each.requires_grad_(False)
     return body.eval()

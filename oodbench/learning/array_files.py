@@ -47,7 +47,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str,
         return write_atomically(path, lambda file: _write_safetensors(file, at_home, notes))
     for name, each in at_home.items():
         if each.dtype == torch.bfloat16:
-            raise UserError(f"'{name}' is bfloat16, which .npz does not know; write a .safetensors file")
+            raise UserError(f"'{name}' is bfloat16, which .npz does not support; write a .safetensors file")
     values = {name: each.numpy() for name, each in at_home.items()}
     write_atomically(path, lambda file: np.savez(file, allow_pickle=False, **values))
 
@@ -59,7 +59,7 @@ def raw(tensor: Tensor) -> memoryview:
 
 def _suffix(path: Path) -> str:
     if path.suffix not in SUFFIXES:
-        raise UserError(f"'{path}' is no file of arrays by its name; {' and '.join(SUFFIXES)} are")
+        raise UserError(f"'{path}' is not a file of arrays by its name; give {' or '.join(SUFFIXES)}")
     return path.suffix
 
 
@@ -79,7 +79,7 @@ def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     with open_regular(path) as file:
         length = int.from_bytes(file.read(8), "little")
     if length > HEADER_LIMIT:
-        raise UserError(f"'{path}' has a header of {length:,} bytes; it is no .safetensors file of outputs")
+        raise UserError(f"'{path}' has a header of {length:,} bytes; it is not a .safetensors file of outputs")
     with safe_open(path, framework="pt") as opened:
         names = opened.keys()
         for name in names:

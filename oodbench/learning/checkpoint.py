@@ -62,22 +62,22 @@ class Saver:
             self._check(contents)
             self._load(contents["state"])
         except Unfit as reason:
-            say(f"the checkpoint '{self.path}' {reason}; trained from the start")
+            say(f"the checkpoint '{self.path}' {reason}; the training starts over")
             return 0
         self.log[:] = contents["log"]
         epoch = int(contents["epoch"])
         if epoch < self.epochs:
-            say(f"goes on at epoch {epoch + 1} of {self.epochs}")
+            say(f"resumes at epoch {epoch + 1} of {self.epochs}")
         return epoch
 
     def _check(self, contents: Any) -> None:
         if not isinstance(contents, dict) or contents.keys() != FIELDS:
-            raise Unfit("is damaged, or none of this version")
+            raise Unfit("is damaged, or from another version")
         if {name: contents[name] for name in self.training} != self.training:
-            raise Unfit("is of another training")
+            raise Unfit("belongs to another training")
         epoch, state, log = contents["epoch"], contents["state"], contents["log"]
         if type(epoch) is not int or not 0 <= epoch <= self.epochs:
-            raise Unfit(f"goes on with epoch {epoch!r:.20} of {self.epochs}")
+            raise Unfit(f"continues with epoch {epoch!r:.20} of {self.epochs}")
         if not isinstance(log, list) or not all(isinstance(record, dict) for record in log):
             raise Unfit("has no log")
         if not isinstance(state, list) or len(state) != len(self.state):

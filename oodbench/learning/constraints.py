@@ -48,7 +48,9 @@ def check_settings(settings: Settings) -> None:
     """Refuse values that make no sense."""
     name, margin, start = type(settings).__name__.lower(), settings.margin, settings.start
     if isinstance(margin, str) and margin != "auto" and not MULTIPLE.fullmatch(margin):
-        raise UserError(f"{name}.margin={margin} is no margin; give a number like -10, a multiple like 0.9x, or auto")
+        raise UserError(
+            f"{name}.margin={margin} is not a margin; give a number like -10, a multiple like 0.9x, or auto"
+        )
     if isinstance(margin, float) and margin > 0:
         raise UserError(f"{name}.margin={margin:g} is positive; the margin is 0 or negative, for example -10")
     if not 0 < settings.alarms < 1 or settings.risk <= 0 or settings.growth < 1 or settings.bound <= 0:
@@ -57,9 +59,9 @@ def check_settings(settings: Settings) -> None:
         )
     for key, count in (("every", settings.every), ("checked", settings.checked)):
         if not isinstance(count, str) and count < 1:
-            raise UserError(f"{name}.{key}={count} is none; choose 1 or more")
+            raise UserError(f"{name}.{key}={count} is out of range; choose 1 or more")
     if start != "auto" and (start <= 0 or settings.form == "reference"):
-        raise UserError(f"{name}.start={start:g}: it is above 0 and serves only form=paper; change it or leave it out")
+        raise UserError(f"{name}.start={start:g} must be above 0 and needs form=paper; change it or leave it out")
     if settings.head_lr <= 0 or (settings.form == "paper" and settings.head_lr != RELEASED_LR):
         raise UserError(
             f"{name}.head_lr={settings.head_lr:g}: it is above 0 and serves only form=reference; "
@@ -164,7 +166,7 @@ def times_median(multiple: str, energies: Tensor) -> float:
     median = energies.double().median().item()
     if median >= 0:
         raise UserError(
-            f"scone.margin={multiple} of a median energy of {median:.3g} is no margin, which is 0 or negative; "
+            f"scone.margin={multiple} of a median energy of {median:.3g} is not a margin, which is 0 or negative; "
             "give it as a number"
         )
     return float(multiple[:-1]) * median

@@ -159,12 +159,12 @@ def _check_name(name: str) -> None:
     if PART.fullmatch(part) and what == "labels":
         if role != "semantic":
             return
-        raise UserError(f"'{shortened(name)}' are labels of rows that belong to no ID class; leave them out")
+        raise UserError(f"'{shortened(name)}' are labels of images that belong to no ID class; leave them out")
     known = [f"{each}_{field}" for each in ALONE for field in FIELDS if (each, field) != ("semantic", "labels")]
     if role in NAMED and PART.fullmatch(part):
         known += [f"{part}_{field}" for field in FIELDS[: 2 if role == "semantic" else 3]]
     elif role in NAMED and own:
-        raise UserError(f"the set in '{shortened(name)}' has a name of other signs; use letters, digits and . + - _")
+        raise UserError(f"the set name in '{shortened(name)}' has other characters; use letters, digits and . + - _")
     raise unknown("array", name, [*known, "weight", "bias"])
 
 
@@ -173,17 +173,17 @@ def _check_completeness(arrays: Arrays) -> None:
     if "id" not in arrays.parts:
         raise UserError("there are no ID test rows; give id_features or id_logits, and id_labels")
     if arrays.bias is not None and arrays.weight is None:
-        raise UserError("there is a bias and no weight; give both or neither")
+        raise UserError("there is a bias but no weight; give both or neither")
     for role in NAMED:
         if {role, f"{role}_{role}"} <= arrays.parts.keys():
             raise UserError(f"there are two {role} sets called '{role}'; give them names that differ")
     for name, part in arrays.parts.items():
         if part.features is None and part.logits is None:
-            raise UserError(f"'{name}' has labels alone; give {name}_features or {name}_logits")
+            raise UserError(f"'{name}' has only labels; give {name}_features or {name}_logits")
     for name, part in arrays.parts.items():
         if (part.features is not None) != arrays.has_features:
             lacking = "id" if part.features is not None else name
-            raise UserError(f"'{lacking}' has no features and another part has; give those of all parts or of none")
+            raise UserError(f"'{lacking}' has no features, but another set has; give features for all sets or for none")
         if part.logits is None and arrays.weight is None:
             raise UserError(f"'{name}' has no logits and there is no head to compute them with; give weight and bias")
         if part.labels is None and not name.startswith("semantic"):
@@ -215,7 +215,7 @@ def _check_shapes(arrays: Arrays) -> None:
 def _check_widths(arrays: Arrays) -> None:
     classes, width = arrays.num_classes, None if arrays.weight is None else arrays.weight.shape[1]
     if not 2 <= classes <= MOST_CLASSES:
-        raise UserError(f"there are {classes:,} classes by the logits or the head; 2 to {MOST_CLASSES:,} can be")
+        raise UserError(f"there are {classes:,} classes by the logits or the head; give 2 to {MOST_CLASSES:,}")
     if arrays.bias is not None and len(arrays.bias) != classes:
         raise UserError(
             f"'bias' has {len(arrays.bias):,} numbers and 'weight' {classes:,} rows; give one for each class"
@@ -241,9 +241,7 @@ def _check_values(arrays: Arrays) -> None:
         if not name.endswith("_labels"):
             bad = sum(int((~some.float().isfinite()).sum()) for some in values.split(ROWS))
             if bad:
-                raise UserError(
-                    f"{bad:,} of the numbers in '{name}' are NaN or infinite in float32; mend or drop these"
-                )
+                raise UserError(f"{bad:,} of the numbers in '{name}' are NaN or infinite in float32; fix or drop them")
     for name, part in arrays.parts.items():
         if part.labels is not None:
             low, high = int(part.labels.min()), int(part.labels.max())

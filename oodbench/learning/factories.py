@@ -40,7 +40,7 @@ class Factory(Network):
         known = {"channels": channels, "num_classes": self.num_classes}
         module = self.make(**{name: known[name] for name in sorted(self.takes)}, **self.options)
         if not isinstance(module, nn.Module):
-            raise UserError(f"'{self.name}' returns {type(module).__name__}, which is no torch.nn.Module; {INSTEAD}")
+            raise UserError(f"'{self.name}' returns {type(module).__name__}, which is not a torch.nn.Module; {INSTEAD}")
         return module
 
     def body(self, channels: int) -> tuple[nn.Module, int]:

@@ -25,7 +25,7 @@ def outputs_of(body: nn.Module, x: Tensor) -> Tensor:
     if outputs.shape[1] < 2:
         raise UserError("the network gives one number for an image; give one with an output for every class")
     if not outputs.is_floating_point():
-        raise UserError("the network gives whole numbers, classes perhaps; give one that ends in its logits")
+        raise UserError("the network gives whole numbers, perhaps classes; give one that ends in its logits")
     refuse_nan(outputs, "outputs")
     return outputs.float()
 
@@ -58,16 +58,16 @@ def refuse_chance(body: nn.Module, x: Tensor, outputs: Tensor) -> None:
     """Numbers that nobody can repeat are of no use, and nothing can be proven with them."""
     if not alike(as_logits(body(x)).float(), outputs):
         say = "leave out what is random in eval mode, as F.dropout(x, training=self.training)"
-        raise UserError(f"the network gives other outputs for the same images each time; {say}")
+        raise UserError(f"the network gives different outputs for the same images each time; {say}")
 
 
 def doubt_about(outputs: Tensor, tried: str) -> str | None:
     """What is to be said of a network without a head, of which some layers were `tried`."""
     softmax = _ends_in_softmax(outputs)
     if softmax is not None:
-        return f"the network ends in a {softmax}, so its outputs are no logits; give the network without its {softmax}"
+        return f"the network ends in a {softmax}, so its outputs are not logits; give the network without its {softmax}"
     if tried:
-        return f"no linear layer gives this network's outputs ({tried}), so scorers see its logits alone"
+        return f"no linear layer gives this network's outputs ({tried}), so scorers see only its logits"
     return None
 
 
@@ -87,7 +87,7 @@ def _refused(body: nn.Module, x: Tensor, error: Exception) -> UserError:
     taken, given = channels_of(body), x.shape[1] if x.ndim > 1 else 0
     if taken is not None and taken != given:
         say = "give images with as many channels, or a network that takes these"
-        return UserError(f"the images have {_counted(given)}, the network takes {taken}; {say}")
+        return UserError(f"the images have {_counted(given)}, and the network takes {taken}; {say}")
     kind = next((each.dtype for each in body.parameters() if each.is_floating_point()), torch.float32)
     if kind != torch.float32:
         name = str(kind).removeprefix("torch.")

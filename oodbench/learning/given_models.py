@@ -49,7 +49,7 @@ def load_model(text: str, weights: Path | None = None, num_classes: int | None =
         raise UserError(f"'{text}' may define many things; name the function that makes the network: {text}:function")
     if colon or weights_like(text):
         say = "timm:NAME, torchvision:NAME, oodbench:NAME or FILE.py:function, and a file of weights with --weights"
-        raise UserError(f"--model '{text}' is no network; give {say}")
+        raise UserError(f"--model '{text}' is not a network; give {say}")
     return _of_code(text, model_code.installed(text), None, weights, num_classes, channels)
 
 

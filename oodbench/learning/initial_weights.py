@@ -47,16 +47,16 @@ def fill(model: Classifier, contents: Mapping[str, Tensor], path: Path) -> None:
     wanted = model.state_dict()
     classes, ours = found.get("head.bias"), wanted["head.bias"]
     if classes is not None and classes.ndim == 1 and len(classes) != len(ours):
-        raise UserError(f"'{path}' tells {len(classes)} classes apart, the suite has {len(ours)}; choose other weights")
+        raise UserError(f"'{path}' has {len(classes)} classes, and the suite has {len(ours)}; choose other weights")
     for name, value in wanted.items():
         if name.endswith("num_batches_tracked"):
             found.setdefault(name, value)
         if name not in found or found[name].shape != value.shape:
             size = "nothing" if name not in found else f"shape {tuple(found[name].shape)}"
             raise UserError(
-                f"'{path}' is of another network: {size} for '{name}', which has shape {tuple(value.shape)} here"
+                f"'{path}' belongs to another network: {size} for '{name}', which has shape {tuple(value.shape)} here"
             )
     surplus = sorted(set(found) - set(wanted))
     if surplus:
-        raise UserError(f"'{path}' is of another network: it has '{theirs[surplus[0]]}', which is not here")
+        raise UserError(f"'{path}' belongs to another network: it has '{theirs[surplus[0]]}', which this one lacks")
     model.load_state_dict(found)

@@ -154,7 +154,7 @@ class Loop:
         built: torch.optim.Optimizer
         if recipe.optimizer == "adam":
             if betas[0] >= 1:
-                raise UserError(f"recipe.momentum={betas[0]:g} is Adam's beta 1, which is below 1; choose 0.9")
+                raise UserError(f"recipe.momentum={betas[0]:g} is Adam's beta 1, which must be below 1; choose 0.9")
             built = torch.optim.Adam(parameters, lr=lr, betas=betas, weight_decay=weight_decay)
         else:
             nesterov = recipe.nesterov and betas[0] > 0
@@ -174,7 +174,7 @@ class Loop:
         assert data.labelled.env is not None
         count, size = int(data.labelled.env.max()) + 1, self.recipe.batch_size
         if count < 2:
-            raise UserError("the suite has one environment and two are compared; choose environments=random:2")
+            raise UserError("the suite has one environment, and the method compares two; choose environments=random:2")
         if size // count < rows:
             raise UserError(
                 f"a batch of {size} has room for {size // count} of each of {count} environments, {rows} are needed; "

@@ -75,7 +75,9 @@ def _arguments(factory: Callable[..., Any], label: str, num_classes: int | None)
         if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
     ]
     if missing := [name for name in wanted if name != "num_classes"]:
-        raise UserError(f"'{label}' needs {', '.join(missing)}, which nobody gives it; give the arguments defaults")
+        raise UserError(
+            f"'{label}' needs {', '.join(missing)}, which oodbench does not give it; give the arguments defaults"
+        )
     if "num_classes" in wanted and num_classes is None:
         raise UserError(f"'{label}' needs num_classes, which nothing here says; give the argument a default")
     return {"num_classes": num_classes} if "num_classes" in parameters and num_classes is not None else {}

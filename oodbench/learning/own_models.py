@@ -52,7 +52,7 @@ def classifier(
     if head is not None and head.ndim == 2:
         num_classes = len(head)
     if num_classes is None:
-        raise UserError("nothing says how many classes the network tells apart; give its weights with --weights FILE")
+        raise UserError("the network's number of classes is unknown; give its weights with --weights FILE")
     first = next((value for value in found.values() if value.ndim == 4), None)
     channels = channels if first is None else first.shape[1]
     body, dim = network.body(channels)
@@ -81,7 +81,7 @@ def _options(kind: str, network: type[Network], texts: list[str]) -> dict[str, A
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise UserError(f"'{text}' is no option of oodbench:{kind}; write option=value, after a comma")
+            raise UserError(f"'{text}' is not an option of oodbench:{kind}; write option=value, after a comma")
         given[name] = _value(value, types.get(name, str))
     return _checked(kind, network, given)
 
@@ -103,5 +103,7 @@ def _checked(kind: str, network: type[Network], options: dict[str, Any]) -> dict
             raise unknown(f"option of oodbench:{kind}", name, names)
         wanted = types[name]
         if type(value) is not wanted and not (wanted is float and type(value) is int):
-            raise UserError(f"{name}={shown(value)} is no {wanted.__name__}; correct the option of oodbench:{kind}")
+            raise UserError(
+                f"{name}={shown(value)} is not of type {wanted.__name__}; correct the option of oodbench:{kind}"
+            )
     return options

@@ -41,7 +41,7 @@ def check(precision: str, device: torch.device) -> None:
     if device.type == "cuda":
         if torch.cuda.get_device_capability(device) < AMPERE:
             name = torch.cuda.get_device_name(device)
-            raise UserError(f"{precision} needs a GPU of compute capability 8.0, {name} has less; choose fp32")
+            raise UserError(f"{precision} needs a GPU of compute capability 8.0, and {name} has less; choose fp32")
     elif precision == "tf32":
         raise UserError(f"tf32 is arithmetic of CUDA devices, and this is '{device}'; choose --precision fp32")
     elif device.type != "cpu" or not _cpu_has_bfloat16():

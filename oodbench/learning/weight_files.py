@@ -85,7 +85,7 @@ def _reason(error: Exception) -> str:
 def _remedy(error: Exception) -> str:
     """A pickled network would be code to run, so torch refuses to read it."""
     if isinstance(error, safetensors.SafetensorError | zipfile.BadZipFile):
-        return "it is damaged or no such file: copy it again"
+        return "it is damaged or not such a file: copy it again"
     if WEIGHTS_ONLY in str(error):
         return "save the tensors alone: torch.save(model.state_dict(), FILE)"
     return "save one with torch.save"
@@ -155,7 +155,7 @@ def _refuse_misfits(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], p
     if not missing and not surplus and (classes := _classes(others)):
         theirs, ours = classes
         say = f"build it for {theirs} classes, or give other weights with {option}"
-        raise UserError(f"'{path}' tells {theirs} classes apart, the network {ours}; {say}")
+        raise UserError(f"'{path}' has {theirs} classes, and the network has {ours}; {say}")
     told = []
     if missing:
         told.append(f"it lacks {_listed(missing)}")
@@ -166,7 +166,7 @@ def _refuse_misfits(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], p
         told.append(f"it has {_listed(shapes, quote='')}")
     if told:
         say = f"give the weights of this very network with {option}"
-        raise UserError(f"'{path}' is of another network: {', and '.join(told)}; {say}")
+        raise UserError(f"'{path}' belongs to another network: {', and '.join(told)}; {say}")
 
 
 def _classes(others: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]) -> tuple[int, int] | None:

@@ -19,8 +19,8 @@ from oodbench.learning.rows import Streamed
 from oodbench.seeds import derive
 
 HELD_OUT = 0.1  # of the training rows, where there are no validation rows
-IMAGES = "the file has no images; leave out what goes back to them, or evaluate the network itself"
-HEAD = "the file has no head; give its weight and bias, or leave out what reads them"
+IMAGES = "the file has no images; leave out scorers that need them, or evaluate the network itself"
+HEAD = "the file has no head; give its weight and bias, or leave out scorers that read them"
 TRAIN = "the file has no training rows; give train_features and train_labels, or leave out what is fitted on them"
 
 

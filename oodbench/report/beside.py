@@ -63,8 +63,8 @@ def other_preset(rows: Sequence[Row], preset: str | None) -> list[str]:
     if all(number.is_of_preset for number in numbers):
         return []
     return [
-        f"Measured under the preset '{preset}', which is not that of the reported numbers: network, training or data "
-        "differ, and a difference is not that of a method alone."
+        f"These numbers were measured with the preset '{preset}', which the reported numbers were not: network, "
+        "training or data differ, so a difference is not due to the method alone."
     ]
 
 
@@ -117,10 +117,10 @@ def _differences(table: Table, examples: dict[tuple[str, str], Result]) -> list[
         if not example or not stated:
             continue
         lost = [lost_by_erm(table).get(setting), _lost_there(example)]
-        ours, theirs = (f", ERM loses {points} points to the shift" if points else "" for points in lost)
+        ours, theirs = (f"; ERM loses {points} points to the shift" if points else "" for points in lost)
         lines.append(
-            f"Reported numbers are of another setting and compare in direction alone. Here: {stated.here}{ours}. "
-            f"There: {stated.there}{theirs}."
+            "The reported numbers come from another setting, so they can be compared in direction only. "
+            f"Here: {stated.here}{ours}. Reported: {stated.there}{theirs}."
         )
     return lines
 

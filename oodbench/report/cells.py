@@ -1,7 +1,7 @@
 """One number of a table: runs in; its mean over seeds, the interval, and what a reader must know about them out."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,7 +13,7 @@ from oodbench.results.metrics import Metric
 from oodbench.results.resampling import splits_of
 from oodbench.results.samples import Interval, Sample, interval_of_rate
 
-BELOW_CHANCE = "below 50: worse than chance, ID images tend to score higher than semantic OOD"
+BELOW_CHANCE = "below 50 is worse than chance: ID images tend to score higher than semantic OOD images"
 RANKINGS = ("auroc", "auroc_full")  # metrics whose value by chance is 50 %
 LONGEST_NOTE = 200  # characters of an error message under a table; the result file has all of it
 
@@ -68,15 +68,16 @@ def notes_of(runs: Runs) -> list[str]:
     notes += _not_converged(runs)
     few = [count for each in runs.ok if isinstance(count := each.result.notes.get("few_validation"), int)]
     if few:
-        notes.append(f"fitted on as few as {min(few)} ID validation images of a class")
+        notes.append(f"fitted on as few as {min(few)} ID validation images per class")
     outliers = dict.fromkeys(str(each.result.notes["outliers"]) for each in runs.ok if "outliers" in each.result.notes)
     if outliers:
         notes.append(f"its outliers are {' and '.join(outliers)}")
     incomplete = [each for each in runs.ok if each.choice is not None and each.choice.passed_over]
     if incomplete:
-        notes.append(f"selected without draws that failed or lack pairs ({_seeds(incomplete)})")
+        notes.append(f"model selection skipped draws that failed or lack pairs ({_seeds(incomplete)})")
     if runs.left_out:
-        notes.append(f"{runs.left_out} result file{'s' * (runs.left_out > 1)} of other configurations left out")
+        files = "1 result file" if runs.left_out == 1 else f"{runs.left_out} result files"
+        notes.append(f"{files} with another configuration left out")
     return notes
 
 
@@ -97,7 +98,7 @@ def _not_converged(runs: Runs) -> list[str]:
         return []
     if len(reasons) == 1:
         return [f"did not converge: {reasons[0]} ({_seeds(unfinished)})"]
-    return [f"did not converge under {_seeds(unfinished)} (seed {unfinished[0].seed}: {reasons[0]})"]
+    return [f"did not converge for {_seeds(unfinished)} (seed {unfinished[0].seed}: {reasons[0]})"]
 
 
 def measured(runs: Sequence[Runs], metric: Metric, sample: Sample | None) -> Cell:
@@ -114,10 +115,12 @@ def _lacking(runs: Runs, metric: Metric) -> list[str]:
     others = [each for each in lacking if each not in earlier]
     notes = []
     if earlier:
-        notes.append(f"{metric.title} is known at the last checkpoint, and an earlier one selected ({_seeds(earlier)})")
+        notes.append(
+            f"{metric.title} is known only at the last checkpoint, and an earlier one was selected ({_seeds(earlier)})"
+        )
     if others:
         absent = _absent_sets(runs, metric)
-        notes.append(absent or f"{metric.title} not recorded ({_seeds(others)})")
+        notes.append(absent or f"{metric.title} was not recorded ({_seeds(others)})")
     return notes
 
 
@@ -126,7 +129,7 @@ def _absent_sets(runs: Runs, metric: Metric) -> str:
     setting = runs.newest.config.setting
     sets = {"covariate": setting.covariate, "semantic": setting.semantic}
     absent = [kind for kind in splits_of(metric.name) if sets.get(kind) == NONE]
-    return f"{metric.title} needs a {' and a '.join(absent)} set, which is not there" if absent else ""
+    return f"{metric.title} needs a {' and a '.join(absent)} set, which this setting lacks" if absent else ""
 
 
 def summary(values: Mapping[int, float]) -> Cell:
@@ -148,7 +151,20 @@ def mark_best(grid: list[list[Cell]], metrics: Sequence[Metric]) -> None:
 
 
 def _seeds(some: list[Measurement]) -> str:
-    return ("seed " if len(some) == 1 else "seeds ") + ", ".join(str(each.seed) for each in some)
+    return seeds_in_words(each.seed for each in some)
+
+
+def seeds_in_words(seeds: Iterable[int]) -> str:
+    """`seed 3`, `seeds 0, 1` or, where three or more follow each other, `seeds 0–4, 7`."""
+    ordered = sorted(set(seeds))
+    runs: list[list[int]] = []
+    for seed in ordered:
+        if runs and seed == runs[-1][-1] + 1:
+            runs[-1].append(seed)
+        else:
+            runs.append([seed])
+    folded = [f"{run[0]}–{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    return ("seed " if len(ordered) == 1 else "seeds ") + ", ".join(folded)
 
 
 def _cut(text: str) -> str:

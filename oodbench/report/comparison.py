@@ -15,7 +15,7 @@ from oodbench.config.cards import folder
 from oodbench.config.schema import Document
 from oodbench.errors import UserError
 from oodbench.report import image_error, layouts, spread
-from oodbench.report.cells import Cell, failures
+from oodbench.report.cells import Cell, failures, seeds_in_words
 from oodbench.report.image_error import Images
 from oodbench.report.numbers import OUT_SHARE, Number
 from oodbench.report.reported import FULL_SIZE, PAPER, reference
@@ -57,15 +57,15 @@ def with_source(
     trained = as_ledger(results).filtered(lambda result: result.config.given is None)
     if not trained.results:
         raise UserError(
-            f"the networks here were given, and {reference(source).source.label} has numbers of trained ones alone; "
-            "compare with other results by --against DIR"
+            f"the networks here were given, and {reference(source).source.label} only reports trained networks; "
+            "compare with other results: --against DIR"
         )
     suites = [ledger for ledger in trained.suites.values() if ledger.newest.preset in FULL_SIZE]
     tables = [(ledger, table) for ledger in suites for table in layouts.all_of(ledger, source=source)]
     if not tables:
         raise UserError(
-            f"nothing here is in {reference(source).source.label}: none of its suites was run at full size; "
-            "compare with other results by --against DIR"
+            f"none of these results is in {reference(source).source.label}: none of its suites was run at full size; "
+            "compare with other results: --against DIR"
         )
     return judged([verdict for ledger, table in tables for verdict in _of_table(ledger, table, varies)])
 
@@ -140,7 +140,8 @@ def lined_up(
     shared = [suite for suite in theirs if suite in ours]
     if not shared:
         raise UserError(
-            f"nothing to compare: here is {', '.join(ours)}, there is {', '.join(theirs)}; run one of these suites"
+            f"nothing to compare: these results are of {', '.join(ours)}, the others of {', '.join(theirs)}; run a "
+            "suite that the others have"
         )
     varies = None if same_machine else measured or spread.measured()
     verdicts = []
@@ -171,12 +172,12 @@ def _with_runs(
     """Where nothing `varies`, both sides come from one machine."""
     wanted = by_seed(theirs, place[-1])
     if ours is None or not wanted:
-        return Verdict(*place, "missing", note="" if wanted else "no number there")
+        return Verdict(*place, "missing", note="" if wanted else "no number to compare with")
     if ours.failed:
         return Verdict(*place, "differs", note="; ".join(failures(ours)))
     own = by_seed(ours, place[-1])
     if not own:
-        return Verdict(*place, "missing", note="no number here")
+        return Verdict(*place, "missing", note="these results have no number")
     shared = sorted(own.keys() & wanted.keys())
     if shared:
         own, wanted = ({seed: values[seed] for seed in shared} for values in (own, wanted))
@@ -199,7 +200,7 @@ def _of_given(verdict: Verdict, ours: Runs, given: GivenRun, has_shared_seeds: b
     own = ours.newest.config.given
     if not has_shared_seeds:
         return replace(verdict, status="missing", measured=None, expected=None, note="no seed in common")
-    note = "" if own is not None and own.digest == given.digest else "another network of this name"
+    note = "" if own is not None and own.digest == given.digest else "another network with this name"
     agrees = abs(verdict.difference or 0.0) <= verdict.band
     return replace(verdict, status="agrees" if agrees else "differs", note=note)
 
@@ -208,8 +209,9 @@ def _same(verdict: Verdict, own: dict[int, float], wanted: dict[int, float]) -> 
     """Equal to the bit, seed by seed."""
     if own.keys() != wanted.keys():
         return replace(verdict, status="missing", measured=None, expected=None, note="no seed in common")
-    apart = [str(seed) for seed, value in own.items() if value != wanted[seed]]
-    return replace(verdict, status="differs", note=f"other bits under seed {', '.join(apart)}") if apart else verdict
+    apart = [seed for seed, value in own.items() if value != wanted[seed]]
+    note = f"not bit-identical for {seeds_in_words(apart)}"
+    return replace(verdict, status="differs", note=note) if apart else verdict
 
 
 def by_seed(runs: Runs, metric: str) -> dict[int, float]:

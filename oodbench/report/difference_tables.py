@@ -11,7 +11,7 @@ from oodbench.report.cells import Cell
 from oodbench.report.differences import RECORDS, Comparison, records
 from oodbench.report.groups import groups_of
 from oodbench.report.names import row_names
-from oodbench.report.tables import Entry, PrintedRow, Row, Table
+from oodbench.report.tables import IN_PERCENT, Entry, PrintedRow, Row, Table
 from oodbench.results import statistics
 from oodbench.results.statistics import Interval
 
@@ -52,7 +52,7 @@ class _Table(Table):
 
     @property
     def definitions(self) -> str:
-        return super().definitions.replace("In percent.", "In percent." if self.notes else "").strip()
+        return super().definitions.replace(IN_PERCENT, IN_PERCENT if self.notes else "").strip()
 
 
 def tables(comparison: Comparison) -> list[Table]:
@@ -69,12 +69,12 @@ def _difference_table(comparison: Comparison) -> Table:
         rows.append(_row(comparison, method, list(cells), "p, above"))
     name = row_names(comparison.methods)[comparison.baseline]
     first = (
-        f"{name} as it is, and every other method minus {name}. Bold, on a terminal a star: the difference holds, "
-        "p < .05 after Holm over the rows of a column."
+        f"The first row is {name} itself; every other row is a method minus {name}. Bold, or a star on a terminal: the "
+        "difference is significant (p < .05 after Holm's correction over the rows of a column)."
     )
     above = (
-        f"p, above: p after Holm, and the share of {statistics.DRAWS:,} bootstrap draws of seeds and images in which "
-        f"the method ranks above {name}."
+        f"p, above: the p-value after Holm's correction, and the share of {statistics.DRAWS:,} bootstrap draws of "
+        f"seeds and images in which the method ranks above {name}."
     )
     return _table(comparison, comparison.settings, rows, first, (" ".join([*comparison.how, above]),))
 
@@ -114,8 +114,8 @@ def _summary_table(comparison: Comparison) -> Table:
     name = row_names(comparison.methods)[comparison.baseline]
     title = f"{len(comparison.settings)} settings"
     first = (
-        f"Wins/ties/losses against {name} over settings, by differences that hold (p < .05 after Holm over the rows of "
-        "a column), and the mean rank among these methods, 1 the best."
+        f"Wins/ties/losses against {name} over settings, counting differences that are significant (p < .05 after "
+        "Holm's correction over the rows of a column), and the mean rank among these methods (1 is best)."
     )
     table = _table(comparison, [title], rows, first, ())
     return replace(table, part=", ".join(filter(None, [comparison.part, "over settings"])))

@@ -24,14 +24,16 @@ RECORDS = (
     "share_above", "rank", "seeds", "covers", "note",
 )  # fmt: skip
 UNCERTAIN = {  # what a reader must know of an interval that does not cover both
-    "images": "one seed: over test images alone, which leaves out training",
-    "seeds": "no raw scores behind this number: over seeds alone, without what shared images do to all of them",
+    "images": "one seed: the interval covers test images only and leaves out the variation between trainings",
+    "seeds": "no raw scores for this number: the interval covers seeds only and leaves out the test images they share",
 }
 HOW = {  # intervals were made, by what they cover
-    "seeds and images": "Intervals (95 %) are for the seeds and test images that both have: variance over seeds by "
-    "their number, plus that which shared test images give all seeds alike (bootstrap), under Student's t.",
-    "images": "Under one seed: paired bootstrap of the test images, and McNemar's p for accuracies.",
-    "seeds": "Without raw scores: Student's t over the seeds that both have.",
+    "seeds and images": "The 95 % intervals cover the seeds and test images that both methods have (Student's t). "
+    "Their variance is that over seeds divided by the number of seeds, plus that from the test images that all seeds "
+    "share (bootstrap).",
+    "images": "With one seed, intervals come from a paired bootstrap of the test images, and the p-values of "
+    "accuracies from McNemar's test.",
+    "seeds": "Without raw scores, intervals are Student's t over the seeds that both methods have.",
 }
 
 
@@ -64,13 +66,13 @@ class Comparison:
         samples = self.columns[setting, metric].samples
         missing = [name for name in (self.baseline, method) if name not in samples]
         if missing:
-            return f"no {METRICS[metric].title} of {' and '.join(missing)} here"
+            return f"{' and '.join(missing)} {'has' if len(missing) == 1 else 'have'} no {METRICS[metric].title} here"
         difference = self.differences[setting, metric].get(method)
         if difference is not None:
             return self.uncertain(difference.interval.kind, method)
         if samples[method].values.keys().isdisjoint(samples[self.baseline].values):
             return f"no seed in common with {self.baseline}; run them with the same --seeds"
-        return "too few seeds to judge by, and no raw scores behind this number"
+        return "too few seeds to judge by, and no raw scores for this number"
 
     def uncertain(self, kind: str, method: str) -> str:
         """What an interval leaves out of the difference to the baseline, or of the baseline itself."""
@@ -126,7 +128,9 @@ def compare(
     compared = [each for each in found if each is not None]
     if not compared:
         wanted = " or ".join(methods) if methods else "another method"
-        raise UserError(f"nothing to compare: no setting here has {wanted} beside {baseline}; run them in one setting")
+        raise UserError(
+            f"nothing to compare: no setting here has {wanted} as well as {baseline}; run them in one setting"
+        )
     if not any(each.metrics for each in compared):
         raise UserError(f"no result here has {' or '.join(metrics)} to compare; choose another metric")
     return [each for each in compared if each.metrics]

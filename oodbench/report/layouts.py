@@ -65,11 +65,11 @@ def assemble(
 
 def _refuse_beside_layout(asked: Mapping[str, object]) -> None:
     own = {
-        "metrics": "metrics of its own",
+        "metrics": "its own metrics",
         "sort": "its rows in the order of its paper",
-        "methods": "rows of its own",
-        "setting": "columns of its own",
-        "average": "columns of its own",
+        "methods": "its own rows",
+        "setting": "its own columns",
+        "average": "its own columns",
     }
     for option, is_asked in asked.items():
         if is_asked:
@@ -176,7 +176,7 @@ def fill(
         rows.append(Row(method, group.name if len(table.heads) == 1 else "", cells, heads, index.trainer_of(method)))
     if table.best:
         mark_best(grid, metrics * len(table.columns))
-    caption = [table.caption, f"As {layout.printed_in}.", describe(selected.values(), rule, last_only)]
+    caption = [table.caption, f"As in {layout.printed_in}.", describe(selected.values(), rule, last_only)]
     return Table(
         suite=ledger.newest.suite_label,
         settings=[column.title for column in table.columns],

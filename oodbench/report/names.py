@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from oodbench.config.cards import BUDGET
@@ -16,6 +17,12 @@ Parameter = tuple[str, str]  # a component and a hyperparameter of it
 def method_name(method: MethodRun) -> str:
     """As the paper would write it, on one line: Mixup + KNN (knn.k=5)."""
     return _named(method, _changed(method))
+
+
+def network_name(method: MethodRun) -> str:
+    """Of what was trained, whichever scorer reads it."""
+    trainer, scorer = method.trainer, replace(method.scorer, changed={})
+    return method_name(replace(method, name=trainer.name, display=trainer.display, scorer=scorer))
 
 
 def row_names(methods: Mapping[str, MethodRun]) -> dict[str, str]:

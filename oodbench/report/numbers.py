@@ -5,7 +5,12 @@ from typing import Literal
 
 from oodbench.results.metrics import METRICS, Metric
 
-OUT_SHARE = Metric("out_share", "out%", False, "share of the mixed validation set flagged where 95 % of ID is kept")
+OUT_SHARE = Metric(
+    "out_share",
+    "out%",
+    False,
+    "share of the mixed validation set flagged at the threshold that keeps 95 % of ID images",
+)
 SHOWN = {**METRICS, OUT_SHARE.name: OUT_SHARE}
 Kind = Literal["suspect", "impossible", "conflict", "note"]
 

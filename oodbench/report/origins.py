@@ -15,7 +15,8 @@ def replaced(results: Sequence[Result]) -> tuple[str, ...]:
         if result is not newest[result.variant, result.seed]
     )
     return tuple(
-        f"{count} {'cell was' if count == 1 else 'cells were'} run twice: shown is what {shown} gave, not {other}."
+        f"{count} {'cell was' if count == 1 else 'cells were'} run twice: the table shows the result of {shown}, not "
+        f"that of {other}."
         for (shown, other), count in pairs.items()
         if shown != other
     )

@@ -28,4 +28,4 @@ def standings(
 def sentence(metric: Metric, settings: Sequence[str]) -> str:
     if len(settings) == 1:
         return f"Sorted by {metric.title}, best first."
-    return f"Sorted by {metric.title} over all settings, best first; rows that lack a setting stand last."
+    return f"Sorted by {metric.title} over all settings, best first; rows that lack a setting come last."

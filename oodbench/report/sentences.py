@@ -13,7 +13,7 @@ from oodbench.results.resampling import ACCURACIES
 if TYPE_CHECKING:
     from oodbench.report.tables import Row, Table
 
-BEST = "best, or not distinguishable from the best (paired, Holm, 5 %)"
+BEST = "best, or not significantly different from the best (paired tests, Holm's correction, 5 % level)"
 AVERAGE = "Average"  # begins the title of a column over several settings
 ERM = "erm"
 
@@ -38,7 +38,7 @@ def seeds_beside_rows(rows: "Sequence[Row]") -> str:
         return ""
     words = [_mean_over(rows, usual)]
     if any(row.seeds for row in rows):
-        words[0] += ", or as many as a row says"
+        words[0] += " unless a row says otherwise"
     given = {n for row in rows if row.network for n in _counts(row)} - {usual}
     return "; ".join([*words, *([f"{_as_given(rows).lower()}: {_either(given)}"] if given else [])])
 
@@ -102,16 +102,16 @@ def intervals(rows: "Sequence[Row]", metrics: Sequence[Metric]) -> str:
                 by_kind.setdefault(cell.interval.kind, {})[metrics[i % len(metrics)].title] = None
     phrases = []
     if "seeds and images" in by_kind:
-        phrases.append("over seeds and images together")
+        phrases.append("over seeds and images")
     if "images" in by_kind:
-        where = "of one seed " if phrases else ""
-        left_out = "" if are_given(rows) else ", which leaves out how much trainings vary"
-        phrases.append(f"{where}over images alone{left_out}")
+        where = "with one seed, " if phrases else ""
+        left_out = "" if are_given(rows) else ", which leaves out the variation between trainings"
+        phrases.append(f"{where}over images only{left_out}")
     if "seeds" in by_kind:
-        titles = f"of {', '.join(by_kind['seeds'])}, " if len(by_kind["seeds"]) < len(metrics) else ""
-        where, why = f"{titles}where no raw scores belong to a number, ", ", since no raw scores belong to the numbers"
-        phrases.append(f"{where}over seeds alone" if phrases else f"over seeds alone{why}")
-    return f"±: half of the 95 % interval {'; '.join(phrases)}." if phrases else ""
+        titles = f"for {', '.join(by_kind['seeds'])}, " if len(by_kind["seeds"]) < len(metrics) else ""
+        where, why = f"{titles}where a number has no raw scores, ", ", because the numbers have no raw scores"
+        phrases.append(f"{where}over seeds only" if phrases else f"over seeds only{why}")
+    return f"±: half the width of the 95 % interval {'; '.join(phrases)}." if phrases else ""
 
 
 def lost_by_erm(table: "Table") -> dict[str, str]:
@@ -164,10 +164,11 @@ def one_network(names: Mapping[str, str], runs: Mapping[Place, Runs]) -> list[st
         if weights:
             groups.setdefault(weights, []).append(name)
     shared = [each for each in groups.values() if len(each) > 1]
-    of_given = "Rows of one given network have its accuracies, which are one comparison."
+    of_given = "Rows of the same given network share its accuracies, which count as one comparison."
     lines = [of_given] if any(count > 1 for count in networks.values()) else []
     return lines + [
-        f"One network under each seed, whose accuracies are one comparison: {', '.join(each)}." for each in shared
+        f"These methods share one network per seed, so their accuracies count as one comparison: {', '.join(each)}."
+        for each in shared
     ]
 
 
@@ -185,8 +186,8 @@ def unparted(names: Mapping[str, str], runs: Mapping[Place, Runs]) -> dict[Place
         other = first.setdefault((setting, path), method)
         if path and _trainings(runs[other, setting]).isdisjoint(_trainings(some)):
             notes[method, setting] = (
-                f"the same accuracies as {names[other]}: the selection stops both after {_steps(some)} steps, where "
-                "the two trainings have not yet parted"
+                f"the same accuracies as {names[other]}: model selection stops both after {_steps(some)} steps, before "
+                "the two trainings differ"
             )
     return notes
 

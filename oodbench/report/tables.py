@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import product
 from typing import Literal
 
-from oodbench.config.registry import GROUPS, display_names
+from oodbench.config.registry import GROUPS
 from oodbench.errors import UserError, unknown
 from oodbench.report import ranking, sentences
 from oodbench.report.averages import Groups, averages
@@ -33,20 +33,12 @@ __all__ = [
     "plain",
 ]  # fmt: skip
 DEFAULT_METRICS = ("covariate_acc", "id_acc", "fpr95", "auroc")
+IN_PERCENT = "Numbers are in percent."
+IN_PERCENT = "Numbers are in percent."
 SELF_EXPLANATORY = ("id_acc", "auroc")
-TRANSDUCTIVE = "What learns with wild data saw unlabeled images of the held-out domain: those rows are transductive."
-
-
-def printed_name(method: str, display: str = "") -> str:
-    """`mixup+knn,knn.k=5` as the paper would write it: Mixup + KNN (knn.k=5)."""
-    method, _, changed = method.partition(",")
-    name = display or " + ".join(display_names().get(part, part) for part in method.split("+"))
-    return f"{name} ({changed.replace(',', ', ')})" if changed else name
-
-
-def display_of(result: Result) -> str:
-    """The name as its author spells it, on one line."""
-    return plain(result.config.method.display)
+TRANSDUCTIVE = (
+    "Methods that learn with wild data saw unlabeled images of the held-out domain, so their rows are transductive."
+)
 
 
 @dataclass(frozen=True)
@@ -107,7 +99,7 @@ class Table:
     @property
     def definitions(self) -> str:
         has_best = any(cell.best for row in self.rows for cell in row.cells)
-        return " ".join(["In percent.", *([f"Bold: {sentences.BEST}."] if has_best else []), *self.metric_definitions])
+        return " ".join([IN_PERCENT, *([f"Bold: {sentences.BEST}."] if has_best else []), *self.metric_definitions])
 
     @property
     def metric_definitions(self) -> list[str]:

@@ -99,7 +99,7 @@ class Verdict:
             return f"{place}: {self.note}"
         text = f"{100 * self.measured:.2f}, expected {100 * self.expected:.2f}, off by {self.points}"
         if self.uncertainty is not None:
-            text += f" ± {100 * self.uncertainty.margin:.2f} where {100 * self.band:.2f} would agree"
+            text += f" ± {100 * self.uncertainty.margin:.2f} with a tolerance of {100 * self.band:.2f}"
         if self.p_value is not None:
             text += f", p = {self.p_value:.2g}"
         return f"{place}: {text}" + (f" ({self.note})" if self.note else "")

@@ -53,15 +53,15 @@ class Best:
         sets = f"the {len(self.sets)} semantic sets" if len(self.sets) > 1 else f"the semantic set {self.sets[0]}"
         scorers = "1 scorer" if self.compared == 1 else f"{self.compared} scorers"
         return (
-            f"Of {scorers} it is the cheapest whose mean {self.metric.title} over {sets} is within one standard error "
-            f"of the best; cheaper are those that read {READS[0]}, then {', '.join(READS[1:])}."
+            f"Among {scorers}, it is the cheapest whose mean {self.metric.title} over {sets} is within one standard "
+            f"error of the best; scorers that read {READS[0]} are the cheapest, then {', '.join(READS[1:])}."
         )
 
     @property
     def warning(self) -> str:
         return (
-            f"The choice saw {', '.join(self.sets)}: on other images another scorer may be better, and this one is "
-            "likely worse than it is here."
+            f"The choice was made on {', '.join(self.sets)}: on other images another scorer may be better, and this "
+            "one is likely worse than it is here."
         )
 
 

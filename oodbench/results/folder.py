@@ -25,9 +25,9 @@ NAMED = 3  # so many of what was skipped a warning names; it counts the others
 REFERENCE, COMMUNITY = "reference", "community"
 # The words it may hold, and what to do where there are no such results.
 COLLECTIONS = {
-    REFERENCE: "they are in oodbench's repository and not in the installed package; clone it, or leave out",
+    REFERENCE: "they are in oodbench's repository, not in the installed package; clone the repository, or leave out",
     "demo": "make them with `make demo`, or leave out",
-    COMMUNITY: "take them in with `oodbench verify mine.zip --into results/community`, or leave out",
+    COMMUNITY: "add them with `oodbench verify mine.zip --into results/community`, or leave out",
 }
 
 
@@ -156,7 +156,9 @@ def _take(entries: "list[os.DirEntry[str]]", top: Path, listing: _Listing) -> li
         if is_folder and not entry.is_symlink():
             folders.append(path)
         elif is_folder and entry.name not in LARGE and not path.resolve().is_relative_to(top.resolve()):
-            listing.problems[path] = "a link to a folder, which is not followed; name that folder, or move it here"
+            listing.problems[path] = (
+                "it is a link to a folder, which is not followed; name that folder, or move it here"
+            )
         elif is_file and entry.name == SUBMISSION:
             continue
         elif is_file and entry.name.endswith(".json"):

@@ -30,24 +30,28 @@ class Metric:
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric("covariate_acc", "OOD Acc.", True, "share of covariate-shifted rows classified correctly"),
-        Metric("id_acc", "ID Acc.", True, "share of ID rows classified correctly"),
+        Metric("covariate_acc", "OOD Acc.", True, "share of covariate-shifted images classified correctly"),
+        Metric("id_acc", "ID Acc.", True, "share of ID images classified correctly"),
         Metric("fpr95", "FPR", False,
-               "share of semantic OOD missed where the share of ID flagged is nearest 5 % (SCONE, WOODS)"),
-        Metric("auroc", "AUROC", True, "chance that a semantic OOD row outscores an ID row, ties count half"),
-        Metric("aupr_in", "AUPR-in", True, "average precision (step-wise), ID positive on the negated score"),
-        Metric("aupr_out", "AUPR-out", True, "average precision (step-wise), semantic OOD positive"),
+               "share of semantic OOD images missed at the threshold where the share of ID images flagged is closest "
+               "to 5 % (SCONE, WOODS)"),
+        Metric("auroc", "AUROC", True,
+               "probability that a semantic OOD image scores higher than an ID image; a tie counts half"),
+        Metric("aupr_in", "AUPR-in", True,
+               "average precision (step-wise) with ID as the positive class, on negated scores"),
+        Metric("aupr_out", "AUPR-out", True, "average precision (step-wise) with semantic OOD as the positive class"),
         Metric("fpr95_ood_positive", "FPR (OOD pos.)", False,
-               "share of ID flagged where at least 95 % of semantic OOD is (OpenOOD, pytorch-ood)"),
-        Metric("auroc_full", "AUROC (full)", True, "auroc with covariate-shifted rows counted as ID"),
+               "share of ID images flagged at the threshold that flags at least 95 % of semantic OOD images "
+               "(OpenOOD, pytorch-ood)"),
+        Metric("auroc_full", "AUROC (full)", True, "AUROC with covariate-shifted images counted as ID"),
         Metric("fpr95_full", "FPR (full)", False,
-               "fpr95 (SCONE, WOODS) with covariate-shifted rows counted as ID"),
+               "FPR (SCONE, WOODS) with covariate-shifted images counted as ID"),
         Metric("covariate_flagged", "Cov. flagged", False,
-               "share of covariate-shifted rows flagged at the threshold of FPR"),
+               "share of covariate-shifted images flagged at the FPR threshold"),
         Metric("accepted_acc", "Acc. accepted", True,
-               "share of covariate-shifted rows classified correctly, of those not flagged at the threshold of FPR"),
-        Metric("id_ece", "ID ECE", False, "expected calibration error on ID rows, 15 bins"),
-        Metric("covariate_ece", "Cov. ECE", False, "expected calibration error on covariate-shifted rows, 15 bins"),
+               "accuracy on the covariate-shifted images that are not flagged at the FPR threshold"),
+        Metric("id_ece", "ID ECE", False, "expected calibration error on ID images, 15 bins"),
+        Metric("covariate_ece", "Cov. ECE", False, "expected calibration error on covariate-shifted images, 15 bins"),
     )
 }  # fmt: skip
 BINS = 15  # of confidences, as in Guo et al., On Calibration of Modern Neural Networks, 2017
@@ -155,9 +159,11 @@ def accuracy(predictions: ArrayLike, labels: ArrayLike) -> float:
     """Share of rows predicted correctly, every row counting the same."""
     predicted, true = np.asarray(predictions), np.asarray(labels)
     if predicted.shape != true.shape:
-        raise ValueError(f"predictions have shape {predicted.shape}, labels {true.shape}; they must match")
+        raise ValueError(
+            f"predictions have shape {predicted.shape} and labels {true.shape}; give one label for each prediction"
+        )
     if true.size == 0:
-        raise ValueError("predictions are empty; accuracy needs at least one row")
+        raise ValueError("there are no predictions; give at least one")
     return float(np.mean(predicted == true))
 
 
@@ -210,7 +216,7 @@ def evaluate(id: Scored, covariate: Scored | None = None, semantic: Scored | Non
 
 def _labels(rows: Scored) -> NDArray[Any]:
     if rows.labels is None:
-        raise ValueError("ID and covariate rows need labels; only semantic rows may go without")
+        raise ValueError("ID and covariate images need labels; only semantic images may have none")
     return rows.labels
 
 
@@ -254,5 +260,5 @@ def _checked(name: str, scores: ArrayLike) -> NDArray[np.float64]:
         raise ValueError(f"{name} scores are empty; a metric needs at least one row")
     bad = np.count_nonzero(~np.isfinite(rows))
     if bad:
-        raise ValueError(f"{name} scores are NaN or infinite in {bad} of {rows.size} rows; give finite ones")
+        raise ValueError(f"{bad} of {rows.size} {name} scores are NaN or infinite; give finite ones")
     return rows

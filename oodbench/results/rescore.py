@@ -40,11 +40,11 @@ def scores_of(result: Result) -> dict[str, Scored]:
     """The raw scores beside a result, of as many images as it says; `NotRescored` where there are none."""
     assert result.path is not None
     if result.status != "ok":
-        raise NotRescored("it failed, and has no scores")
+        raise NotRescored("it failed and has no scores")
     try:
         scores = read_scores(result.path)
     except FileNotFoundError:
-        raise NotRescored("there are no raw scores beside it") from None
+        raise NotRescored("it has no raw scores") from None
     except Unreadable as reason:
         raise NotRescored(f"its raw scores cannot be read: {reason}") from None
     _check_rows(result, scores)
@@ -57,4 +57,4 @@ def _check_rows(result: Result, scores: dict[str, Scored]) -> None:
         if name in ("id", "covariate", "semantic"):
             rows = len(scores[name].scores) if name in scores else 0
             if rows != part.rows:
-                raise NotRescored(f"its raw scores are of {rows} {name} images, and it was made with {part.rows}")
+                raise NotRescored(f"its raw scores are for {rows} {name} images, and it was made with {part.rows}")

@@ -345,7 +345,7 @@ def _reason(content: bytes, problem: str) -> str:
     if values["schema"] > SCHEMA:
         return f"written by a newer oodbench (schema {values['schema']}, this one reads {SCHEMA}); upgrade oodbench"
     if values["schema"] == 1:
-        return "made by oodbench 0.1; run again, or read it with 0.1"
+        return "made by oodbench 0.1; run it again, or read it with oodbench 0.1"
     if values["schema"] != SCHEMA:
         return f"not a result of schema {SCHEMA}"
     wrong = [name for name in _types() if name not in values] + sorted(set(values) - set(_types()))

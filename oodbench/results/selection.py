@@ -17,8 +17,8 @@ from oodbench.results.result import EpochAccuracies, Result
 TRAINING_DOMAIN, ORACLE, LEAVE_ONE_OUT = "training-domain", "oracle", "leave-one-domain-out"
 RULES = {
     TRAINING_DOMAIN: "the checkpoint that is best on validation images of the training domains",
-    ORACLE: "the last checkpoint; of several draws the best on validation images of the held-out domain itself",
-    LEAVE_ONE_OUT: "the checkpoint that is best on one further domain where that is held out too, on average",
+    ORACLE: "the last checkpoint; among several draws, the best on validation images of the held-out domain itself",
+    LEAVE_ONE_OUT: "the checkpoint that is best, on average, on a second domain that is held out too",
 }
 
 

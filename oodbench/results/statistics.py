@@ -221,7 +221,7 @@ def _read(measurement: Measurement) -> _Read | None:
         return None
     except Unreadable as reason:
         file = result.path.with_suffix(".npz")
-        warnings.warn(f"passed over the raw scores '{file}': {reason}", DamagedScoresWarning, stacklevel=2)
+        warnings.warn(f"ignored the raw scores '{file}': {reason}", DamagedScoresWarning, stacklevel=2)
         return None
     rows = {name: len(scored.scores) for name, scored in scores.items()}
     if any(name in parts and parts[name].rows != rows.get(name, 0) for name in POOLS):

@@ -99,7 +99,7 @@ def read(folder: Path) -> Submission:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Unreadable(f"'{SUBMISSION}' is damaged: {visible(str(error))[:100]}") from None
     if found.schema != SCHEMA:
-        raise Unreadable(f"'{SUBMISSION}' is of schema {found.schema}, and this oodbench reads {SCHEMA}")
+        raise Unreadable(f"'{SUBMISSION}' has schema {found.schema}, and this oodbench reads schema {SCHEMA}")
     try:
         check_words(found.name, found.note)
     except UserError as error:

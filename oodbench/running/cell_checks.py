@@ -109,11 +109,13 @@ def _metrics(sent: _Sent) -> None:
         raise Fails(f"{reason}" if result.error is None else f"the cell failed ({result.error})") from None
     if result.metrics_version != identity.version_of("metrics"):
         today = identity.version_of("metrics")
-        raise Fails(f"they are of version {result.metrics_version}, and this is {today}; run oodbench rescore")
+        raise Fails(
+            f"they have version {result.metrics_version}, and the current version is {today}; run oodbench rescore"
+        )
     names = [name for name in METRICS if (name in measured) != (name in result.metrics)]
     if names or not METRICS.keys() >= result.metrics.keys():
         strange = [*names, *(name for name in result.metrics if name not in METRICS)]
-        raise Fails(f"{shown(strange[0])} is missing, or cannot be known from the raw scores")
+        raise Fails(f"{shown(strange[0])} is missing, or cannot be computed from the raw scores")
     wrong = [name for name, value in measured.items() if not math.isclose(value, result.metrics[name], abs_tol=SAME)]
     if wrong:
         name, more = wrong[0], f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
@@ -124,14 +126,14 @@ def _network(sent: _Sent) -> None:
     """One that everybody can train; the others are files, which a result of somebody else's must not lead to."""
     config = sent.result.config
     if config.given is not None:
-        raise Fails("it was given, and nobody else has it; submit methods that oodbench trained")
+        raise Fails("it was given, and others do not have it; submit methods that oodbench trained")
     if config.init is not None:
-        raise Fails("it starts from weights of --init, and nobody else has them; run it without")
+        raise Fails("it starts from the weights of --init, and others do not have them; run it without --init")
     choice = config.suite.network
     if choice.name not in catalogue("networks"):
-        raise Fails(f"{shown(choice.name)} is no network of oodbench's")
+        raise Fails(f"{shown(choice.name)} is not a network of oodbench")
     if choice.options.get("weights"):
-        raise Fails("it starts from a file of weights, and nobody else has it")
+        raise Fails("it starts from a file of weights, and others do not have it")
 
 
 @lru_cache(maxsize=1_000)
@@ -143,7 +145,7 @@ def _suite(sent: _Sent) -> None:
     """That images are chosen and divided as the suite of this name says; recipe and network may be a method's own."""
     result = sent.result
     if result.suite not in suites.suite_files():  # anything else would be looked for as a file
-        raise Fails(f"{shown(result.suite)} is no suite of oodbench's")
+        raise Fails(f"{shown(result.suite)} is not a suite of oodbench")
     try:
         ours = _todays(result.suite, result.preset).contents
         theirs = result.config.suite
@@ -157,7 +159,7 @@ def _suite(sent: _Sent) -> None:
         own, other = getattr(ours, kind), getattr(theirs, kind)
         changed += [f"{kind}.{name}" for name in own if name in other and own[name] != other[name]]
     if changed:
-        raise Fails(f"{changed[0]!r} is not as {result.suite_label} says")
+        raise Fails(f"{changed[0]!r} differs from that of {result.suite_label}")
     named = result.ran_suite.setting_name(result.config.setting)
     if named != result.setting:
         raise Fails(f"the setting is called {shown(result.setting)}, and what ran is {shown(named)}")
@@ -174,7 +176,7 @@ def _data(sent: _Sent) -> None:
         kind = result.config.setting.covariate if plain == copies else None
         contents = images.contents(plain, kind)
         if not contents and not plain.startswith(FOLDER):
-            raise Unknown(f"what '{plain}' holds is not known here; get it with: oodbench data get {plain}")
+            raise Unknown(f"the content of '{plain}' is not known here; get it with: oodbench data get {plain}")
         if each.fingerprint not in contents:
             raise Fails(f"the fingerprint {shown(each.fingerprint)} of '{plain}' is not known")
 
@@ -197,7 +199,7 @@ def _splits(sent: _Sent) -> None:
         if role != "semantic" and theirs.labels is not None:
             wrong = np.count_nonzero(scores[role].labels != theirs.labels)
             if wrong:
-                raise Fails(f"{wrong:,} labels of {role} images are not theirs")
+                raise Fails(f"{wrong:,} labels of {role} images are wrong")
         if theirs.digest is None or (role != "semantic" and theirs.labels is None):
             unknown.append(role)
     classes = result.config.suite.id.classes
@@ -212,9 +214,11 @@ def _code(sent: _Sent) -> None:
     expected = keys.code(config.suite)
     for name, code in expected.items():
         if config.code.get(name) != code:
-            raise Fails(f"it came through {shown(config.code.get(name))}, and this oodbench has {code}; run it again")
+            raise Fails(
+                f"it was computed with {shown(config.code.get(name))}, and this oodbench has {code}; run it again"
+            )
     if config.code.keys() != expected.keys():
-        raise Fails("it names code that it did not come through")
+        raise Fails("it names code that it was not computed with")
     for component in (config.method.trainer, config.method.scorer, *config.method.starts_from):
         _component(component, sent.context.registry)
 
@@ -229,14 +233,16 @@ def _component(component: ComponentRun, registry: Registry) -> None:
             raise Fails(f"the file of '{name}' is {code}, and it ran as {shown(component.code)}")
         if component.code.rpartition("@")[2].isdecimal():
             raise Fails(f"it ran {shown(component.code)}, and this oodbench has {code}; run it again")
-        raise Fails(f"'{name}' is a method of oodbench, and this is other code; give it a name of its own")
+        raise Fails(f"'{name}' is a method of oodbench, and this code differs; give it another name")
     if component.display != card.display or component.values.keys() != card.parameters.keys():
         raise Fails(f"the name to print or the hyperparameters of '{name}' are not those of its file")
     taken = {display.casefold() for other, display in display_names().items() if other != name}
     if not card.is_ours and card.display.casefold() in taken:
         raise Fails(f"'{name}' prints as '{card.display}', which is a method of oodbench; give it another display")
     if len(card.display) > LONGEST_DISPLAY or not card.display.isprintable():
-        raise Fails(f"'{name}' prints as more than {LONGEST_DISPLAY} letters, or as letters that cannot be printed")
+        raise Fails(
+            f"the display name of '{name}' has more than {LONGEST_DISPLAY} characters, or some that cannot be printed"
+        )
 
 
 def _key(sent: _Sent) -> None:
@@ -262,7 +268,7 @@ def _key(sent: _Sent) -> None:
         if getattr(result, name) != value:
             raise Fails(f"its {name} is {shown(getattr(result, name))}, and what it says gives {value}")
     if result.path != cell.path:
-        raise Fails("its file lies under another suite, setting, method, seed or key")
+        raise Fails("its file is stored under another suite, setting, method, seed or key")
 
 
 Check = Callable[[_Sent], None]

@@ -40,7 +40,9 @@ def choose_methods(
     choices = [grid for grid in grids if len(grid) > 1]
     for grid in choices:
         if target_of(grid[0]).partition(".")[0] in SECTIONS:
-            raise UserError(f"'{grid[0]}' and others: a grid is of hyperparameters of methods; set one value here")
+            raise UserError(
+                f"'{grid[0]}' and others: only hyperparameters of methods can be a grid; set one value here"
+            )
     if swept is not None:
         choices += [[f"{name}={value}" for value in values] for name, values in swept.set.items()]
     check_count(math.prod(map(len, choices)) * len(specs))

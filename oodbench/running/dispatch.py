@@ -53,7 +53,7 @@ def execute(plan: Plan, device: "torch.device", reporter: Reporter) -> list[Resu
         name = training_name(plan.training(key))
         raise UserError(
             f"{len(driver.failures)} of {len(plan.only)} trainings failed; the first, {name}: {failure.error}; "
-            "the other stage tries again, and its results tell"
+            "the other stage tries again and records the outcome"
         )
     return driver.new
 

@@ -83,7 +83,7 @@ def _stored(training: Training, at: Workplace, setting: Setting) -> Trained | No
         return trained.stored(training, at.folder, at.device, data)
     except Unusable as problem:
         aside = trained.set_aside(training, at.folder)
-        at.reporter.note(f"note: {problem}; it is '{aside.name}' now, and trained again")
+        at.reporter.note(f"note: {problem}; it was renamed to '{aside.name}', and the training starts over")
         return None
 
 

@@ -85,7 +85,7 @@ def load(result: Result | str | Path, device: str = "auto", plugins: Iterable[st
         for name in ("labelled", *(("id_validation",) if "validation" in scorer.scorer.needs else ())):
             if result.data.parts[name].digest != getattr(parts, name).digest:
                 raise UserError(
-                    f"the part '{name}' is not what '{result.path}' was made with; run it again with --force"
+                    f"the split '{name}' differs from the one of '{result.path}'; run it again with --force"
                 )
         try:
             fitted, _ = Evaluation(model, parts.labelled).fitted(scorer, parts.id_validation)

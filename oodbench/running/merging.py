@@ -78,7 +78,7 @@ def _check_apart(others: Sequence[Path], into: Path) -> None:
         if there == home:
             raise UserError(f"'{other}' is the folder to merge into; name another")
         if there.is_relative_to(home) or home.is_relative_to(there):
-            raise UserError(f"'{other}' and '{into}' lie one in the other; move one of them out")
+            raise UserError(f"one of '{other}' and '{into}' contains the other; move one of them out")
 
 
 def _merge_result(theirs: Result, into: Path, there: dict[Path, Result], merged: Merged, dry_run: bool) -> None:
@@ -109,9 +109,9 @@ def _home(result: Result, into: Path) -> Path:
     """Where it belongs, by what it says; a name that leads out of the folder is refused."""
     names = (result.suite_label, result.setting)
     if any(name in ("", ".", "..") or "/" in name or "\\" in name or "\0" in name for name in names):
-        raise _Left("its suite or setting is no name of a folder")
+        raise _Left("its suite or setting cannot name a folder")
     if result.method in ("", ".", ".."):
-        raise _Left("its method is no name of a folder")
+        raise _Left("its method cannot name a folder")
     return file_of(into, *names, result.method, result.seed, result.key)
 
 
@@ -154,7 +154,7 @@ def _our_scores(ours: Result) -> dict[str, Scored]:
 
 def _array_difference(what: str, ours: np.ndarray | None, theirs: np.ndarray | None) -> str | None:
     if ours is None or theirs is None:
-        return None if ours is theirs else f"{what} are in one of them alone"
+        return None if ours is theirs else f"{what} are in only one of them"
     if ours.dtype != theirs.dtype or ours.shape != theirs.shape:
         return f"{what} are {ours.dtype} {ours.shape} and {theirs.dtype} {theirs.shape}"
     # Bit by bit, since a confidence may be no number.

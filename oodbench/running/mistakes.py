@@ -49,7 +49,7 @@ def users_mistakes(card: Card) -> Iterator[None]:
     except BaseException as error:
         if "torch.use_deterministic_algorithms(True)" in said(error):
             operation = said(error).split(" does not have")[0]
-            raise Failed(f"{operation} cannot be repeated to the bit here; leave out --deterministic") from error
+            raise Failed(f"{operation} is not deterministic here; leave out --deterministic") from error
         if card.is_ours:
             raise
         raise Failed(in_words(card, error)) from error

@@ -98,7 +98,9 @@ class Plan:
     @staticmethod
     def _by_key(key: str, known: Mapping[str, Any], what: str) -> Any:
         if key not in known:
-            raise UserError(f"the plan has no {what} '{key}' here; it was made by other code or for other data")
+            raise UserError(
+                f"the plan has no {what} '{key}' here; it was made with different code or for different data"
+            )
         return known[key]
 
     @property
@@ -142,15 +144,13 @@ class Plan:
             values = json.loads(text)
             asked, keys = request(**values["request"]), [each["key"] for each in values["cells"]]
         except (ValueError, TypeError, KeyError):
-            raise UserError("this is not a plan of oodbench; write one with Plan.to_json()") from None
+            raise UserError("this is not an oodbench plan; write one with Plan.to_json()") from None
         here = plan(asked)
         own = [cell.key for cell in here.cells]
         if own != keys:
             differs = next((cell for cell, key in zip(here.cells, keys, strict=False) if cell.key != key), None)
             where = f" of '{differs}'" if differs is not None else ""
-            raise UserError(
-                f"the key{where} differs here: this machine has other code or other data than the planner's"
-            )
+            raise UserError(f"the key{where} differs here: this machine's code or data differs from the planner's")
         return here
 
 
@@ -162,7 +162,9 @@ def plan(asked: Request) -> Plan:
     suite = suite.with_outliers(asked.outliers)
     whole = of_suite(asked, suite.with_precision(asked.precision).with_threads(asked.cpu_threads))
     if asked.keys is not None and whole.keys != asked.keys:
-        raise UserError("keys differ from those of the plan: code, data or a file has changed since; submit it again")
+        raise UserError(
+            "keys differ from those of the plan, because code, data or a file has changed since; submit it again"
+        )
     return whole if asked.shard is None else whole.share(shard_of(asked.shard), asked.stage)
 
 

@@ -44,7 +44,9 @@ def choose_device(name: str) -> torch.device:
         ) from None
     if device.type == "cpu":
         if device.index:
-            raise UserError(f"there is one CPU here, whatever its cores, and no '{name}'; choose --device cpu")
+            raise UserError(
+                f"there is only one CPU device, regardless of its cores, and no '{name}'; choose --device cpu"
+            )
         return torch.device("cpu")
     return device
 

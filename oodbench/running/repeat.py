@@ -52,7 +52,7 @@ def command(result: Result, files: Files | None = None) -> tuple[str, list[str]]
     suite, here = loaded or result.ran_suite, loaded is not None
     stated = _stated(suite, files.registry)
     if not here:
-        remarks.append(f"the suite '{result.suite}' is not here, or has changed; give its file after --suite")
+        remarks.append(f"the suite '{result.suite}' was not found or has changed; give its file after --suite")
     method = _method_today(result, stated)
     today = _with_own_recipes(suite, stated, method).contents
     assignments = [*_method_values(result, method if here else None), *_suite_values(result, today, remarks)]
@@ -97,7 +97,7 @@ def _given_network(given: GivenRun, remarks: list[str]) -> list[str]:
         remarks.append(f"the network was '{given.model}' in Python; FUNCTION in FILE.py returns such a module")
     if given.weights is not None:
         words += ["--weights", given.weights]
-        remarks.append(f"'{given.weights}' is a file's name without its folder")
+        remarks.append(f"'{given.weights}' is a file name without its folder")
     remarks.append(f"the network with its weights has the digest {given.digest}")
     words += ["--name", given.name]
     words += ["--head", given.head] if given.head is not None else []

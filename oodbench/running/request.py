@@ -91,7 +91,7 @@ class Request:
         ]:
             _check_name(text)
         if self.workers is not None and not 1 <= self.workers <= MOST_WORKERS:
-            raise UserError(f"{shown(self.workers)} workers cannot be; choose --workers 1 to {MOST_WORKERS:,}")
+            raise UserError(f"--workers {shown(self.workers)} is out of range; choose 1 to {MOST_WORKERS:,}")
         if not 1 <= self.per_device <= MOST_WORKERS:
             raise UserError(f"{shown(self.per_device)} workers cannot share a device; choose --per-device 1 or more")
         if self.timeout is not None and not self.timeout > 0:
@@ -99,14 +99,14 @@ class Request:
         if self.on is not None and self.on.partition(":")[0] not in ENGINES:
             raise unknown("engine", self.on.partition(":")[0], ENGINES)
         if self.engine == SLURM and (self.shard is not None or self.force):
-            raise UserError("--on slurm divides what is missing itself; leave out --shard and --force")
+            raise UserError("--on slurm splits the missing work itself; leave out --shard and --force")
         if self.shard is not None:
             shard_of(self.shard)
         check_stage(self.stage, self.shard)
         if self.stage is not None and self.force:
             raise UserError("--force would train in every shard what others start from; leave out --stage or --force")
         if self.draws < 1:
-            raise UserError(f"{self.draws} draws are none; choose --draws 1, which is what the suite says, or more")
+            raise UserError(f"--draws {self.draws} is out of range; choose 1, which is what the suite says, or more")
 
     @property
     def folder(self) -> Path:
@@ -136,7 +136,7 @@ def _check_name(text: str) -> None:
 def check_count(cells: int) -> None:
     """Before so many cells are planned."""
     if cells > MOST_CELLS:
-        raise UserError(f"this asks for {cells:,} cells, and {MOST_CELLS:,} are the most at once; ask for fewer")
+        raise UserError(f"this asks for {cells:,} cells, and {MOST_CELLS:,} is the maximum; ask for fewer")
 
 
 LISTS = {each.name for each in fields(Request) if each.type == tuple[str, ...]}
@@ -180,10 +180,10 @@ def _normal(name: str, value: Any) -> Any:
 def seeds(given: int | str | Iterable[int]) -> tuple[int, ...]:
     """`0,1,2`, `0-4` or `0-2,7` as text; from Python also any whole numbers, and `3` for the first three."""
     if isinstance(given, bool):
-        raise UserError(f"{given} is no number of seeds; write seeds=3 or seeds=[0, 1, 2]")
+        raise UserError(f"{given} is not a number of seeds; write seeds=3 or seeds=[0, 1, 2]")
     if isinstance(given, int):
         if given > MOST_CELLS:
-            raise UserError(f"{shown(given)} seeds are too many; {MOST_CELLS:,} are the most at once")
+            raise UserError(f"{shown(given)} seeds are too many; give {MOST_CELLS:,} or fewer")
         return tuple(range(given))
     if not isinstance(given, str):
         return tuple(dict.fromkeys(int(seed) for seed in given))

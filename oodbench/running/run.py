@@ -35,7 +35,7 @@ def prepare(asked: Request, reporter: Reporter) -> Plan:
     for setting, lacks in {each.setting: each.lacks for each in planned.waiting}.items():
         reporter.note(f"left out: the setting '{setting}': {problems[lacks[0]]}")
     if not planned.cells and asked.shard is None:
-        raise UserError(f"the data of no setting is there; see: oodbench data status {asked.suite}")
+        raise UserError(f"no setting has its data here; see: oodbench data status {asked.suite}")
     for line in remarks(planned):
         reporter.note(line)
     return planned
@@ -73,7 +73,7 @@ def carry_out(planned: Plan, reporter: Reporter) -> list[Result]:
     """Run what is still to do; the new results."""
     asked = planned.request
     if asked.engine == SLURM and planned.todo:
-        raise UserError("jobs of Slurm are submitted by the command alone: oodbench run --on slurm:OPTIONS")
+        raise UserError("Slurm jobs can only be submitted from the command line; use: oodbench run --on slurm:OPTIONS")
     _sweep(planned)
     if planned.todo:
         device = check_device(planned)
@@ -83,7 +83,7 @@ def carry_out(planned: Plan, reporter: Reporter) -> list[Result]:
             reporter.note("note: --compile is for a GPU; nothing is compiled on a CPU")
         if device.type == "cpu" and planned.suite.contents.cpu_threads is None and _has_machine_to_itself(planned):
             reporter.note(
-                "note: a training uses one CPU thread; --cpu-threads N uses more, and makes results of its own"
+                "note: a training uses one CPU thread; --cpu-threads N uses more, and its results are stored separately"
             )
         new = dispatch.execute(planned, device, reporter)
     else:
@@ -115,9 +115,9 @@ def _rescore(planned: Plan, reporter: Reporter) -> None:
             try:
                 renewed += rescore(cell.path)
             except NotRescored as reason:
-                reporter.note(f"note: '{cell.path}' keeps the metrics of an older version: {reason}")
+                reporter.note(f"note: '{cell.path}' keeps metrics computed by an older version: {reason}")
     if renewed:
-        reporter.note(f"note: metrics of {renewed} results were computed anew, from their raw scores")
+        reporter.note(f"note: metrics of {renewed} results were recomputed from their raw scores")
 
 
 def _has_machine_to_itself(planned: Plan) -> bool:

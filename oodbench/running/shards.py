@@ -37,11 +37,13 @@ def shard_of(text: str) -> Shard:
     """`3/16` is the third of sixteen."""
     found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
     if found is None:
-        raise UserError(f"'{shortened(text)}' is no shard; write its number and how many there are, as in --shard 3/16")
+        raise UserError(
+            f"'{shortened(text)}' is not a shard; write its number and how many there are, as in --shard 3/16"
+        )
     shard = Shard(int(found[1]), int(found[2]))
     if not 1 <= shard.number <= shard.count <= MOST_SHARDS:
         raise UserError(
-            f"there is no shard {shortened(text)}; the first number is from 1 to the second, and that at most "
+            f"there is no shard {shortened(text)}; the first number is from 1 to the second, which is at most "
             f"{MOST_SHARDS:,}, as in --shard 3/16"
         )
     return shard

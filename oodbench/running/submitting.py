@@ -150,7 +150,7 @@ def _method_files(folder: Path, chosen: list[Result], plugins: Iterable[str | Pa
         if name in shipped.cards and shipped.cards[name].is_ours:
             continue
         if name not in files or not files[name].is_file():
-            raise UserError(f"the file of the method '{name}' is not at hand; give it with --plugin FILE.py")
+            raise UserError(f"the file of the method '{name}' was not found; give it with --plugin FILE.py")
         found.append(files[name])
     return found
 
@@ -171,6 +171,6 @@ def _refuse_what_fails(found: Verification) -> None:
     if reasons:
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
         raise UserError(
-            f"nothing is packed, for others would refuse it: {reasons[0]}{more}; "
-            "mend it, or claim less with --suite, --setting or --seed"
+            f"nothing was packed, because verification would fail: {reasons[0]}{more}; "
+            "fix it, or submit less with --suite, --setting or --seed"
         )

@@ -148,7 +148,7 @@ def of(
     try:
         trained = stored(which, folder, device)
     except Unusable as problem:
-        raise UserError(f"{problem}; run its cells again, which trains it anew") from None
+        raise UserError(f"{problem}; run its cells again to retrain it") from None
     if trained is None:
         path, name = weights_file(which.key, folder), which.trainer.label
         raise UserError(f"the weights of '{name}', seed {which.seed}, are not in '{path}'; run its cells first")
@@ -198,17 +198,17 @@ def stored(
         return None
     contents = _read(path, device)
     if contents is None:
-        raise Unusable(f"'{path}' is damaged, or no file of weights")
+        raise Unusable(f"'{path}' is damaged, or not a file of weights")
     for name, value in _names(training).items():
         if contents.get(name, value) != value:  # files of 0.1 name neither
-            raise Unusable(f"'{path}' is of another training: its {name} is {contents[name]}, not {value}")
+            raise Unusable(f"'{path}' belongs to another training: its {name} is {contents[name]}, not {value}")
     for name, mark in training.marks.items():
         if contents.get("data", {}).get(name, mark) != mark:
-            raise Unusable(f"'{path}' is of another training: its images of '{name}' were others")
+            raise Unusable(f"'{path}' belongs to another training: its images of '{name}' differ")
     if data is not None and "seen" in contents:
         for name, digest in data().items():
             if contents["seen"].get(name) != digest:
-                raise Unusable(f"'{path}' has learned from other data: its '{name}' was another")
+                raise Unusable(f"'{path}' was trained on other data: its '{name}' differs")
     return _filled(started(training, device), training, contents, path)
 
 
@@ -233,7 +233,7 @@ def keep(
     }
     path = weights_file(training.key, folder)
     if not _are_weights(contents["model"]):
-        raise UserError("after training, some of the network's weights are no numbers; lower the learning rate")
+        raise UserError("after training, some of the network's weights are NaN; lower the learning rate")
     try:
         network = _filled(started(training, model.device), training, contents, path)
     except Unusable:
@@ -309,7 +309,7 @@ def check_network(result: Result) -> None:
             'or bring it: oodbench.load(result, plugins=["FOLDER/FILE.py"])'
         ) from None
     if not networks.card(choice.name).is_ours and here != ran:
-        raise UserError(f"the network '{choice.name}' is {here} here and was {ran}; bring its file as it was")
+        raise UserError(f"the network '{choice.name}' is {here} here and was {ran}; restore its file")
 
 
 def check_trained(result: Result) -> None:
@@ -337,7 +337,7 @@ def _of_result(result: Result, folder: Path, device: torch.device, registry: Reg
             try:
                 return _filled(started(training, device), training, contents, path)
             except Unusable as problem:
-                raise UserError(f"{problem}; the code of {run}, has changed since: run it again") from None
+                raise UserError(f"{problem}; the code of {run}, has changed since, so run it again") from None
     missing = f"the weights of {run}, are not in '{folder / WEIGHTS}'"
     if result.config.init is not None and not result.config.method.starts_from:
         raise UserError(f"{missing}: they were given with --init; leave it out to train such a network")

@@ -93,9 +93,9 @@ def check(folder: Path, named: Path) -> Verification:
     try:
         submission = submissions.read(folder)
     except Unreadable as problem:
-        raise UserError(f"'{named}' is no submission: {problem}; make one with: oodbench submit") from None
+        raise UserError(f"'{named}' is not a submission: {problem}; make one with: oodbench submit") from None
     names, strange = submissions.files_below(folder)
-    problems = [f"{shown(name)} is no file of a submission" for name in strange]
+    problems = [f"{shown(name)} is not a file of a submission" for name in strange]
     problems += [f"{shown(name)} is missing" for name in sorted(submission.files.keys() - {*names})]
     context = Context(_registry(folder, names, problems), KnownImages(), folder)
     cells = [_cell(folder, name, context) for name in names if name.endswith(".json") and name != SUBMISSION]
@@ -129,7 +129,7 @@ def _registry(folder: Path, names: list[str], problems: list[str]) -> Registry:
     """The methods of oodbench and those that the submission has the text of, which is read and not run."""
     files = [folder / name for name in names if name.endswith(".py")]
     if len(files) > MOST_METHODS:
-        problems.append(f"it holds {len(files)} files of methods, and {MOST_METHODS} are the most")
+        problems.append(f"it holds {len(files)} files of methods, and {MOST_METHODS} is the maximum")
         return Registry()
     good: list[Path] = []
     for path in files:
@@ -176,7 +176,7 @@ def _check_claims(claims: list[Claim], cells: list[Cell], problems: list[str]) -
     for claim, each in zip(claims, axes, strict=False):
         claimed |= {(claim.suite, claim.preset, *place) for place in product(*each)}
     missing = sorted(claimed - places.keys(), key=repr)
-    problems += [f"{_words(place)} is claimed and not there" for place in missing]
+    problems += [f"{_words(place)} is claimed but missing" for place in missing]
     families: dict[tuple[Any, ...], set[str]] = {}
     for _, _, result in cells:
         if result is not None:
@@ -187,7 +187,7 @@ def _check_claims(claims: list[Claim], cells: list[Cell], problems: list[str]) -
             if place not in claimed:
                 findings.problems[FILES] = "it is not among the cells that are claimed"
             elif places[place] > 1:
-                findings.problems[FILES] = f"the cell is there {places[place]} times"
+                findings.problems[FILES] = f"the cell occurs {places[place]} times"
             elif len(families[place[:4]]) > 1:
                 findings.problems[FILES] = "other seeds of this method and setting ran under another protocol"
             else:
@@ -211,7 +211,7 @@ def _accept(found: Verification, folder: Path, into: Path) -> None:
     submission = found.submission
     home = into / submission.name
     if os.path.lexists(home):
-        raise UserError(f"'{home}' is there already; delete it, or submit under another --name")
+        raise UserError(f"'{home}' exists already; delete it, or submit under another --name")
     if collection_of(into) not in (None, COMMUNITY):
         raise UserError(f"'{into}' is another collection; take submissions into results/{COMMUNITY}")
     check_writable(into)

@@ -107,7 +107,10 @@ def test_the_leaderboard_shows_sorts_filters_and_marks(page, browser):
     browser.go("#leaderboard?board=digits-c&setting=Average")
     assert browser.texts("h1 small") == ["Average"]
     browser.go(f"{LEADERBOARD}&explain=1")
-    assert "share of semantic OOD missed where the share of ID flagged is nearest 5 %" in browser.text
+    assert (
+        "share of semantic OOD images missed at the threshold where the share of ID images flagged is closest to 5 %"
+        in browser.text
+    )
 
 
 def test_differences_from_a_baseline_are_marked_as_the_comparison_has_them(page, browser):
@@ -141,7 +144,7 @@ def test_two_selected_rows_lead_to_their_comparison(page, browser):
     texts = [f"{pairs[name][place] / 100:+.2f}".replace("-", "−") for name in ("mean", "low", "high")]
     assert shown == f"{texts[0]} [{texts[1]}, {texts[2]}]"
     assert "seeds and images, 3 seeds" in browser.text and len(browser.texts("svg.ridges")) == 2
-    assert "seed 0" in browser.text and "The line is the threshold of FPR" in browser.text
+    assert "seed 0" in browser.text and "The line is the FPR threshold" in browser.text
 
 
 def test_a_cell_shows_scores_training_and_where_it_comes_from(page, browser):
@@ -149,7 +152,7 @@ def test_a_cell_shows_scores_training_and_where_it_comes_from(page, browser):
     own = next(cell for cell in found.values() if "--methods scone" in cell["command"])
     browser.open(page, CELL)
     assert browser.texts("h1 small") == ["digits-c, unseen-digits, seed 1"]
-    titles = ("Metrics", "Scores", "What a threshold flags", "Training", "Make it again", "Data fingerprints")
+    titles = ("Metrics", "Scores", "What a threshold flags", "Training", "Reproduce it", "Data fingerprints")
     assert all(words in browser.text for words in (*titles, own["command"]))
     exact = own["scores"]["thresholds"][2]
     flagged = browser.texts(".beside table:first-child td")
@@ -169,7 +172,10 @@ def test_a_cell_shows_scores_training_and_where_it_comes_from(page, browser):
     browser.open(page, kept)  # a link shows what its sender saw
     assert browser.texts(".beside table:first-child td")[0] == f"{last['id'] / 100:.2f}"
     assert len(browser.texts(".uplot canvas")) >= 5
-    assert browser.texts(".panel figcaption")[:2] == ["ROC: flagged against ID flagged, %", "The same up to 10 % of ID"]
+    assert browser.texts(".panel figcaption")[:2] == [
+        "ROC: share flagged against share of ID flagged, %",
+        "The same curves up to 10 % of ID",
+    ]
     assert own["data"]["sets"]["digits"]["fingerprint"] in browser.texts(".provenance")[0]
     browser.go("#cell?board=digits-c&method=nobody")
     assert "No such cell" in browser.text
@@ -202,7 +208,7 @@ def test_sweeps_have_panels_and_a_heat_map(page, browser):
 
 def test_papers_have_reported_numbers_and_verdicts(page, browser):
     browser.open(page, "#papers")
-    assert "mnist-c: mnist" in browser.text and "Held against the SCONE paper" in browser.text
+    assert "mnist-c: mnist" in browser.text and "Compared with the SCONE paper" in browser.text
     assert set(browser.texts("span.verdict")) <= {"agrees", "differs", "cannot tell", "suspect"}
     assert "reported" in browser.texts(".paper .below .name")
 

@@ -374,7 +374,7 @@ def test_available_leaves_out_a_setting_whose_data_is_damaged(tmp_path, home):
 def test_a_run_of_which_no_setting_is_available_is_refused(tmp_path):
     suite = suite_with(tmp_path, "fashion-mnist")
     outcome = run(suite, "--setting", "fashion-mnist", "--available", "--offline", results=tmp_path / "results")
-    assert_refused(outcome, f"the data of no setting is there; see: oodbench data status {suite}")
+    assert_refused(outcome, f"no setting has its data here; see: oodbench data status {suite}")
     assert status(suite)["fashion-mnist"][0] == "missing"
     assert not (tmp_path / "results").exists()
 

@@ -86,5 +86,7 @@ def test_predict_flags_of_each_set_what_fit_has_said(place, tmp_path):
 def test_what_cannot_end_well_is_refused_before_anything_is_read(place, tmp_path):
     assert_refused(oodbench("fit", *NETWORK, *IMAGES, "--keep", "95", "--out", tmp_path / "det"), "--keep 95 is out of")
     (tmp_path / "mine").write_text("mine")
-    assert_refused(oodbench("fit", *NETWORK, *IMAGES, "--out", tmp_path / "mine"), "is there and no folder of a detec")
+    assert_refused(
+        oodbench("fit", *NETWORK, *IMAGES, "--out", tmp_path / "mine"), "exists and is not a detector's folder"
+    )
     assert (tmp_path / "mine").read_text() == "mine"

@@ -175,7 +175,7 @@ def test_classes_of_a_covariate_folder_are_matched_by_name(tmp_path):
 def test_one_folder_cannot_be_both_kinds_of_shift(tmp_path):
     odd = f"folder:{folder_of(tmp_path / 'odd')}"
     refused = smoke(tmp_path / "results", "msp", "--semantic", odd, "--covariate", odd)
-    assert_refused(refused, "'odd' cannot be both semantic and covariate shift; choose another for one of them")
+    assert_refused(refused, "'odd' cannot be both the semantic and the covariate shift; choose another for one of them")
 
 
 def test_a_semantic_set_joins_every_held_out_domain(tmp_path):

@@ -80,7 +80,7 @@ def without(words, *options):
         ("oodbench:wnr", "unknown network of oodbench 'wnr'; did you mean 'wrn'?"),
         ("my_net.py", "name the function that makes the network: my_net.py:function"),
         ("missing.py:build", "cannot read 'missing.py': No such file or directory"),
-        ("mine.pt", "--model 'mine.pt' is no network; give timm:NAME"),
+        ("mine.pt", "--model 'mine.pt' is not a network; give timm:NAME"),
         ("resnet18", "unknown network 'resnet18'; give --model timm:NAME"),
     ],
 )
@@ -95,7 +95,7 @@ def test_weights_that_do_not_fit_are_told_by_the_first_five_names():
     torch.save({f"layer{i}.weight": torch.zeros(3) for i in range(9)}, "other.pt")
     lacks = "it lacks 'stem.0.weight', 'stem.0.bias', 'stem.3.weight', 'stem.3.bias', 'classify.weight' and 1 more"
     has = ", ".join(f"'layer{i}.weight'" for i in range(5)) + " and 4 more, which the network lacks"
-    refused([*without(EVALUATE, "--weights"), "--weights", "other.pt"], "of another network", lacks, has)
+    refused([*without(EVALUATE, "--weights"), "--weights", "other.pt"], "belongs to another network", lacks, has)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_weights_that_are_cut_off_or_changed_are_told():
 def test_another_number_of_classes_is_told():
     Path("five.py").write_text(BUILD.replace("num_classes=8", "ignored=None").replace("Net(num_classes)\n", "Net(5)\n"))
     network = ("--model", "five.py:build")
-    refused([*without(EVALUATE, "--model"), *network], "'mine.pt' tells 8 classes apart, the network 5; build it for 8")
+    refused([*without(EVALUATE, "--model"), *network], "'mine.pt' has 8 classes, and the network has 5; build it for 8")
     refused(
         [*without(EVALUATE, "--model", "--weights"), *network],
         "the network tells 5 classes apart, the ID images 8", "give --classes FILE",
@@ -153,14 +153,14 @@ def test_code_that_fails_is_told_with_its_line():
         ("--std", "0", "--std holds 0, which nothing can be divided by"),
         ("--size", "0", "--size is '0'; give a number of pixels"),
         ("--size", "8x", "--size is '8x'; give a number of pixels"),
-        ("--set", "recipe.epochs=3", "'recipe.epochs=3' is for a training, and nothing is trained here"),
+        ("--set", "recipe.epochs=3", "'recipe.epochs=3' is for training, and nothing is trained here"),
         ("--set", "msp.k=3", "unknown hyperparameter of msp 'k'; there are none"),
         ("--scorers", "mps", "unknown scorer 'mps'; did you mean 'msp'?"),
         ("--scorers", "", "no scorer given; name at least one"),
-        ("--scorers", "scone", "'scone' is no scorer, and nothing is trained here"),
+        ("--scorers", "scone", "'scone' is not a scorer, and nothing is trained here"),
         ("--results", "mine.pt", "the results folder 'mine.pt' is a file; choose another with --results"),
         ("--results", "mine.pt/x", "cannot write 'mine.pt/x"),
-        ("--cpu-threads", "0", "--cpu-threads 0 is none; choose 1 or more"),
+        ("--cpu-threads", "0", "--cpu-threads 0 is out of range; choose 1 or more"),
         ("--device", "abacus", "the device 'abacus' cannot be used"),
     ],
 )
@@ -170,13 +170,13 @@ def test_an_option_that_cannot_be_is_told(option, value, says):
 
 
 def test_half_of_a_request_is_told():
-    refused(("evaluate", *NETWORK), "what is ID? give --suite, or --id folder:PATH")
-    refused(("evaluate",), "give a network, --model, or a file of its outputs, --arrays; one of the two")
-    refused(("evaluate", "--arrays", "a.npz", *NETWORK), "one of the two")
+    refused(("evaluate", *NETWORK), "there are no ID images; give --suite, --id folder:PATH")
+    refused(("evaluate",), "give either a network, --model, or a file of its outputs, --arrays")
+    refused(("evaluate", "--arrays", "a.npz", *NETWORK), "give either a network, --model, or")
     refused(
-        ("evaluate", "--arrays", "a.npz", "--suite", "digits-c"), "a file of outputs says it all; leave out --suite"
+        ("evaluate", "--arrays", "a.npz", "--suite", "digits-c"), "a file of outputs has everything; leave out --suite"
     )
-    refused((*EVALUATE, "--suite", "digits-c"), "a suite has ID data of its own; leave out --id")
+    refused((*EVALUATE, "--suite", "digits-c"), "a suite has its own ID data; leave out --id")
     refused((*EVALUATE, "--preset", "smoke"), "--setting, --preset and --available choose in a suite")
 
 
@@ -260,9 +260,9 @@ ZEROS = np.zeros((9, 4), np.float32)
         ({"id_features": ZEROS[:, :2]}, "'id_features' has 2 columns and 'weight' 4"),
         ({"id_features": ZEROS[..., None]}, "'id_features' has shape 9 x 4 x 1"),
         ({"bias": np.zeros(5, np.float32)}, "'bias' has 5 numbers and 'weight' 3 rows"),
-        ({"weight": None}, "there is a bias and no weight"),
+        ({"weight": None}, "there is a bias but no weight"),
         ({"id_feature": ZEROS}, "unknown array 'id_feature'; did you mean 'id_features'"),
-        ({"semantic_far_labels": np.arange(9) % 3}, "are labels of rows that belong to no ID class"),
+        ({"semantic_far_labels": np.arange(9) % 3}, "are labels of images that belong to no ID class"),
         ({"id_features": np.full((9, 4), "a")}, "holds values of type <U1"),
         ({"id_features": np.full((9, 4), None)}, "outputs.npz"),
     ],
@@ -275,7 +275,7 @@ def test_outputs_that_do_not_fit_are_told(changes, says):
 def test_what_is_no_file_of_outputs_is_told():
     refused(("evaluate", "--arrays", "missing.npz"), "cannot read 'missing.npz': No such file or directory")
     refused(
-        ("evaluate", "--arrays", "mine.pt"), "'mine.pt' is no file of arrays by its name; .npz and .safetensors are"
+        ("evaluate", "--arrays", "mine.pt"), "'mine.pt' is not a file of arrays by its name; give .npz or .safetensors"
     )
     for name in ("cut.npz", "cut.safetensors"):
         Path(name).write_bytes(b"PK\3\4 and so on")
@@ -297,8 +297,8 @@ def test_a_share_that_so_few_images_cannot_show_is_told():
 @pytest.mark.parametrize(
     ("out", "says"),
     [
-        ("mine.pt", "'mine.pt' is there and no folder of a detector; choose another name"),
-        ("id", "'id' holds 'digit0', which is of no detector; choose another folder"),
+        ("mine.pt", "'mine.pt' exists and is not a detector's folder; choose another name"),
+        ("id", "'id' holds 'digit0', which belongs to no detector; choose another folder"),
         ("mine.pt/new", "cannot write"),
     ],
 )
@@ -311,8 +311,8 @@ def test_a_detector_replaces_nothing_else(out, says):
     [
         ("bst", "unknown scorer 'bst'; did you mean 'best'"),
         ("mps", "unknown scorer 'mps'; did you mean 'msp'"),
-        ("scone", "'scone' is no scorer, and nothing is trained here"),
-        ("best", "the best scorer is that on semantic images; give --semantic"),
+        ("scone", "'scone' is not a scorer, and nothing is trained here"),
+        ("best", "the best scorer is chosen on semantic images; give --semantic"),
     ],
 )
 def test_a_scorer_that_nobody_can_choose_is_told(scorer, says):
@@ -334,13 +334,16 @@ def flipped(path):
 @pytest.mark.parametrize(
     ("harm", "says"),
     [
-        (lambda: flipped(Path("det/detector.safetensors")), "is damaged or of another detector (its digest differs)"),
+        (
+            lambda: flipped(Path("det/detector.safetensors")),
+            "is damaged or belongs to another detector (its digest differs)",
+        ),
         (lambda: Path("det/detector.safetensors").unlink(), "cannot be read (No such file or directory); fit it again"),
-        (lambda: Path("det/detector.json").unlink(), "'det' is no detector: it has no detector.json"),
+        (lambda: Path("det/detector.json").unlink(), "'det' is not a detector: it has no detector.json"),
         (lambda: Path("det/detector.json").write_text("{"), "detector.json' is damaged"),
         (lambda: edited(lambda v: v["card"]["threshold"].update(value=0.0)), "is damaged (it is not what was written)"),
         (lambda: edited(lambda v: v.update(format=99)), "(format 99, this one reads up to"),
-        (lambda: shutil.rmtree("det"), "'det' is no detector"),
+        (lambda: shutil.rmtree("det"), "'det' is not a detector"),
     ],
 )
 def test_a_detector_that_is_damaged_incomplete_or_of_another_version_is_told(harm, says):
@@ -349,7 +352,7 @@ def test_a_detector_that_is_damaged_incomplete_or_of_another_version_is_told(har
 
 
 def test_the_network_of_a_detector_is_asked_for_and_another_one_refused():
-    refused(("predict", "det", "unseen"), "is not stored as code; bring it: predict --model")
+    refused(("predict", "det", "unseen"), "is not stored as code; give it again: predict --model")
     Path("other.py").write_text(BUILD.replace("48", "40"))
     refused((*PREDICT[:-1], "other.py:build", "unseen"), "this is not the network", "the stored weights do not fit")
 

@@ -190,7 +190,7 @@ def test_a_sheet_is_drawn_and_other_names_are_refused_first(place):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("none", "images"), "'none' is no detector: it has no detector.json; make one with: oodbench fit"),
+        (("none", "images"), "'none' is not a detector: it has no detector.json; make one with: oodbench fit"),
         (("det", "images", "--format", "jsn"), "unknown format 'jsn'; did you mean 'jsonl'?"),
         (("det", "images", "--batch", "0"), "--batch 0 holds no images; choose 1 or more"),
         (("det", "images", "--device", "abacus"), "the device 'abacus' cannot be used"),
@@ -204,12 +204,17 @@ def test_wrong_usage_is_one_line(place, arguments, says):
 
 def test_a_network_that_is_missing_is_asked_for(place):
     toy_detector().save("own")
-    assert_refused(oodbench("predict", "own", "images"), "is not stored as code; bring it: predict --model toy_net.py")
+    assert_refused(
+        oodbench("predict", "own", "images"), "is not stored as code; give it again: predict --model toy_net.py"
+    )
 
 
 def test_a_detector_of_prepared_images_takes_no_files(place, detector):
     toy_detector(preprocessing=ALREADY, network=detector.card.network).save("prepared")
-    assert_refused(oodbench("predict", "prepared", "images"), "preprocessed already, and nobody can say how files")
+    assert_refused(
+        oodbench("predict", "prepared", "images"),
+        "fitted on preprocessed images, and how to preprocess files is unknown",
+    )
 
 
 def test_the_lines_of_a_batch_appear_before_the_next_is_scored(place, detector, images):

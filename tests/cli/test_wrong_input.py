@@ -97,7 +97,7 @@ def test_a_device_that_is_not_there_is_refused(name):
 
 def test_there_is_one_cpu():
     assert str(choose_device("cpu:0")) == "cpu"
-    with pytest.raises(UserError, match="there is one CPU here, whatever its cores, and no 'cpu:5'"):
+    with pytest.raises(UserError, match="there is only one CPU device, regardless of its cores, and no 'cpu:5'"):
         choose_device("cpu:5")
 
 
@@ -152,9 +152,9 @@ def test_seeds_beyond_sense_are_refused(word):
 
 
 def test_numbers_of_seeds_and_draws_and_grids_are_counted_before_they_are_planned(tmp_path):
-    with pytest.raises(UserError, match="1000000000000 seeds are too many; 100,000 are the most at once"):
+    with pytest.raises(UserError, match="1000000000000 seeds are too many; give 100,000 or fewer"):
         seeds(10**12)
-    most = f"{MOST_CELLS:,} are the most at once; ask for fewer"
+    most = f"{MOST_CELLS:,} is the maximum; ask for fewer"
     assert_refused(oodbench(*RUN, "--seeds", "0-99999"), f"this asks for 200,000 cells, and {most}")
     (tmp_path / "mine.yaml").write_text(SUITE_FILE.read_text() + "search: {recipe.lr: 'U(0.01,0.1)'}\n")
     searched = ("run", "--suite", "mine.yaml", "--methods", "erm", "--offline", "--dry-run", "--draws", "1000000000")

@@ -16,7 +16,7 @@ from oodbench.user_files import TEXT_LIMIT, open_regular, read_regular, read_tex
 LAUGHS = "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]\n" + "".join(
     f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 10)
 )
-WORDS = "more than 50,000 keys and values, or as many by aliases; write less"
+WORDS = "more than 50,000 keys and values, counting aliases; write less"
 
 
 def problem(text):
@@ -33,7 +33,7 @@ def test_aliases_count_as_often_as_they_are_named():
 
 def test_an_alias_that_is_named_a_few_times_is_the_value_itself():
     assert read("a: &a [1, {b: 2}]\nc: *a\n")[0] == {"a": [1, {"b": 2}], "c": [1, {"b": 2}]}
-    assert problem("a: &a 1\nb: &a 2\n") == (2, "not valid YAML: an anchor of this name stands above")
+    assert problem("a: &a 1\nb: &a 2\n") == (2, "not valid YAML: an anchor with this name was defined above")
 
 
 def test_a_text_may_have_so_many_values_and_is_read_no_further(monkeypatch):
@@ -44,7 +44,7 @@ def test_a_text_may_have_so_many_values_and_is_read_no_further(monkeypatch):
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "{a: " * 3_000, "&a [*a]", "&a {b: *a}"])
 def test_what_is_nested_too_deeply_is_told(text):
-    assert problem(f"x: 1\ny: {text}") == (2, "nested too deeply, or within itself by an alias; write it out")
+    assert problem(f"x: 1\ny: {text}") == (2, "nested too deeply, or inside itself through an alias; write it out")
 
 
 def test_values_may_be_nested_as_deep_as_anybody_writes():
@@ -67,21 +67,21 @@ def test_values_may_be_nested_as_deep_as_anybody_writes():
         ("!!binary eA==", "the tag '!!binary' is not known here"),
         ("!!python/name:os.system", "the tag '!!python/name:os.system' is not known here"),
         ("!!python/object/apply:os.getpid []", "the tag '!!python/object/apply:os.getpid' is not known here"),
-        ("!!set {a, b}", "the tag '!!set' is not known here; leave it out"),
-        ("!!omap [a: 1]", "the tag '!!omap' is not known here; leave it out"),
+        ("!!set {a, b}", "the tag '!!set' is not supported; leave it out"),
+        ("!!omap [a: 1]", "the tag '!!omap' is not supported; leave it out"),
         ("!foo x", "the tag '!foo' is not known here"),
         ("!foo {a: 1}", "the tag '!foo' is not known here"),
         ("!!int [1]", "the tag '!!int' is not known here"),
         ("!!str {a: 1}", "the tag '!!str' is not known here"),
         ("=", "the tag '!!value' is not known here"),
-        ("{<<: {a: 1}}", "a merge key (<<) is not known here; write out what it stands for"),
+        ("{<<: {a: 1}}", "merge keys (<<) are not supported; write out the keys"),
         ("9" * 5_000, f"cannot read '{'9' * QUOTED}... (5,000 letters)' (Exceeds the limit"),
         ("0x" + "f" * 5_000, f"the whole number 0x{'f' * (QUOTED - 2)}... (5,002 letters) is too large"),
         ("-9223372036854775808", "the whole number -9223372036854775808 is too large"),
         ("{? 0x" + "f" * 5_000 + " : 1}", "the whole number 0x"),
         ("2026-01-01 00:00:00 +99:99", "cannot read '2026-01-01 00:00:00 +99:99' ("),
-        ("{? [1, 2] : 3}", "a list or mapping stands where a key is expected"),
-        ("{? {a: 1} : 3}", "a list or mapping stands where a key is expected"),
+        ("{? [1, 2] : 3}", "a list or mapping where a key is expected"),
+        ("{? {a: 1} : 3}", "a list or mapping where a key is expected"),
     ],
 )
 def test_a_tag_or_value_that_cannot_be_is_told_with_its_line(text, message):
@@ -197,7 +197,7 @@ def test_a_suite_whose_name_no_result_can_bear_is_refused(tmp_path):
     path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.yaml")
     with open(path, "w") as file:
         file.write("title: a\n")
-    with pytest.raises(UserError, match="results bear the name of the suite file"):
+    with pytest.raises(UserError, match="results are named after the suite file"):
         load(path)
 
 
@@ -234,7 +234,7 @@ SUITE = {
     ("batch_size: 64", "batch_size: 1000000000000"): "expected 1,000,000 or fewer, got 1000000000000",
     ("id_validation: 0.2", "labelled: 1e300"): "'splits.labelled': expected a share between 0 and 1, got 1e+300",
     ("corruptions: digits_c", "corruptions: digits_c\ncpu_threads: 100000"): "100000 is too many; choose 1024 or fewer",
-    ("settings:", "search: {recipe.lr: '" + "9" * 5_000 + " * int 2**U(1,3)'}\nsettings:"): "is no distribution",
+    ("settings:", "search: {recipe.lr: '" + "9" * 5_000 + " * int 2**U(1,3)'}\nsettings:"): "is not a distribution",
 }
 
 

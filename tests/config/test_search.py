@@ -101,11 +101,11 @@ def test_what_is_printed_of_a_draw_is_its_exact_value():
 @pytest.mark.parametrize(
     ("text", "type_", "message"),
     [
-        ("uniform", float, "'uniform' is no distribution; write U(a,b), 10**U(a,b), int 2**U(a,b)"),
-        ("3**U(0,1)", float, "is no distribution"),
-        ("U(0,1", float, "is no distribution"),
-        ("{}", float, "is no distribution"),
-        ("U(1,1)", float, "'U(1,1)' holds nothing between 1 and 1; write the smaller one first"),
+        ("uniform", float, "'uniform' is not a distribution; write U(a,b), 10**U(a,b), int 2**U(a,b)"),
+        ("3**U(0,1)", float, "is not a distribution"),
+        ("U(0,1", float, "is not a distribution"),
+        ("{}", float, "is not a distribution"),
+        ("U(1,1)", float, "'U(1,1)' has no values between 1 and 1; write the smaller number first"),
         ("10**U(0,400)", float, "holds numbers that are too large; choose smaller bounds"),
         ("int 10**U(0,400)", int, "holds numbers that are too large"),
         ("10**U(0,2)", int, "'10**U(0,2)' does not fit: expected a whole number, got 1.0"),
@@ -164,7 +164,7 @@ def suite_file(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("recipe.lr: 10^U(-5,-3)", "'search.recipe.lr': '10^U(-5,-3)' is no distribution; write U(a,b)"),
+        ("recipe.lr: 10^U(-5,-3)", "'search.recipe.lr': '10^U(-5,-3)' is not a distribution; write U(a,b)"),
         ("recipe.rate: U(0,1)", "unknown value to draw 'recipe.rate'"),
         ("recipe.batch_size: 2**U(3,5)", "'2**U(3,5)' does not fit: expected a whole number, got 8.0"),
         ("recipe.lr: U(-1,1)", "'U(-1,1)' may draw -1.0: expected more than 0, got -1.0"),
@@ -181,7 +181,7 @@ def test_a_distribution_that_makes_no_sense_is_told_with_its_line(line, message,
 @pytest.mark.parametrize(
     ("stated", "message"),
     [
-        ('{"amount": "10^U(-2,-1)"}', "search.amount: '10^U(-2,-1)' is no distribution"),
+        ('{"amount": "10^U(-2,-1)"}', "search.amount: '10^U(-2,-1)' is not a distribution"),
         ('{"amuont": "U(0,1)"}', "search.amuont: unknown hyperparameter of smooth 'amuont'; did you mean 'amount'?"),
         ('{"other": "U(0,1)"}', "search.other: 'U(0,1)' does not fit: expected a whole number, got 0.0"),
         ('{"amount": 3}', "search.amount: expected text, got 3"),
@@ -283,8 +283,8 @@ def test_where_all_methods_are_searched_those_without_distributions_run_once():
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("--draws", 0), "0 draws are none; choose --draws 1, which is what the suite says, or more"),
-        (("--draws", -2), "-2 draws are none"),
+        (("--draws", 0), "--draws 0 is out of range; choose 1, which is what the suite says, or more"),
+        (("--draws", -2), "--draws -2 is out of range"),
         (("--draws", "many"), "argument --draws: invalid int value: 'many'"),
         (("--draws", 2, "--methods", "msp"), "the method 'msp' has nothing to draw on 'digits-c'"),
         (("--draws", 2, "--methods", "sagnet,msp"), "the method 'msp' has nothing to draw on 'digits-c'"),

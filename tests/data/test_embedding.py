@@ -250,7 +250,9 @@ def test_only_the_id_data_names_an_embedding(tmp_path):
     text = suites.suite_files()["pacs"].read_text()
     path = tmp_path / "mine.yaml"
     path.write_text(text.replace("domains: [photo]}", f"domains: [photo], embed: {NAME}}}"))
-    with pytest.raises(UserError, match="'covariate.photo.embed': 'embed' is for the ID data; other sets follow it"):
+    with pytest.raises(
+        UserError, match="'covariate.photo.embed': 'embed' belongs to the ID data; other sets follow it"
+    ):
         suites.load(str(path))
 
 

@@ -209,7 +209,7 @@ def test_layers_that_are_nearly_the_head_are_named_in_a_sentence():
     adapted = adapt(seeded(lambda: Then(Small(), torch.relu)), images())
     assert adapted.form == "logits alone" and "\n" not in adapted.doubt
     assert adapted.doubt.startswith("no linear layer gives this network's outputs ('inner.top' is off by ")
-    assert adapted.doubt.endswith(" %), so scorers see its logits alone")
+    assert adapted.doubt.endswith(" %), so scorers see only its logits")
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_network_that_ends_in_probabilities_is_asked_for_without(function, nam
     adapted = adapt(seeded(lambda: Then(Small(), function)), images())
     assert adapted.form == "logits alone"
     assert adapted.doubt == (
-        f"the network ends in a {name}, so its outputs are no logits; give the network without its {name}"
+        f"the network ends in a {name}, so its outputs are not logits; give the network without its {name}"
     )
 
 
@@ -504,7 +504,7 @@ WRONG = {
         images(channels=1),
         "the images have 1 channel, the network takes 3; give images with as many channels, or a network that",
     ),
-    "colour images": (lambda: Small(channels=1), images(), "the images have 3 channels, the network takes 1; "),
+    "colour images": (lambda: Small(channels=1), images(), "the images have 3 channels, and the network takes 1; "),
     "another size": (
         lambda: nn.Sequential(nn.Flatten(), nn.Linear(100, 5)),
         images(),
@@ -538,7 +538,7 @@ WRONG = {
     "classes": (
         lambda: Then(Small(), lambda y: y.argsort(dim=-1)),
         images(),
-        "the network gives whole numbers, classes perhaps; give one that ends in its logits",
+        "the network gives whole numbers, perhaps classes; give one that ends in its logits",
     ),
     "NaN": (
         lambda: Then(Small(), numbers(float("nan"))),
@@ -553,12 +553,12 @@ WRONG = {
     "chance": (
         lambda: Then(Small(), F.dropout),
         images(),
-        "the network gives other outputs for the same images each time; leave out what is random in eval mode",
+        "the network gives different outputs for the same images each time; leave out what is random in eval mode",
     ),
     "yet to be made": (
         lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(5)),
         images(),
-        "the network's weights are yet to be made; pass images through it, or give its --weights",
+        "the network's weights are not initialized yet; pass images through it, or give its --weights",
     ),
     "no images": (
         Small,
@@ -585,7 +585,7 @@ def test_what_is_wrong_with_a_network_or_its_images_is_told_in_one_line(kind):
             "the network has 5 outputs, counted from 0, and number 5 cannot be taken; check the classes",
         ),
         ({"rows": [1]}, "the network has 5 outputs, counted from 0, and fewer than two of them cannot be taken; check"),
-        ({"mean": (0.5, 0.5)}, "mean has 2 numbers, the images 3 channels; give one for each"),
+        ({"mean": (0.5, 0.5)}, "mean has 2 numbers, and the images have 3 channels; give one for each"),
         ({"std": (0.5, 0.5, 0.0)}, "std is 0.5, 0.5, 0.0; it divides pixels, so give numbers above 0"),
     ],
 )

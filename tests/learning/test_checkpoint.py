@@ -129,13 +129,13 @@ def test_a_checkpoint_that_does_not_fit_is_passed_over_and_said(damage, checkpoi
     weights, log, said = train(new_model(), toy_data, checkpoint)
     assert equal(weights, whole[0]) and log == whole[1]
     (line,) = said
-    assert line.startswith(f"the checkpoint '{checkpoint}' ") and line.endswith("; trained from the start")
+    assert line.startswith(f"the checkpoint '{checkpoint}' ") and line.endswith("; the training starts over")
 
 
 def test_a_checkpoint_that_fits_is_gone_on_from_and_says_where(checkpoint, whole, new_model, toy_data, optimizer):
     change(checkpoint, log=lambda log: [{**log[0], "mark": 1.0}, *log[1:]])
     weights, log, said = train(new_model(), toy_data, checkpoint, optimizer=optimizer)
-    assert equal(weights, whole[0]) and said == ["goes on at epoch 2 of 4"]
+    assert equal(weights, whole[0]) and said == ["resumes at epoch 2 of 4"]
     assert log[0].pop("mark") == 1.0 and log == whole[1]
 
 
@@ -144,7 +144,7 @@ def test_a_checkpoint_copied_from_another_training_is_refused(checkpoint, whole,
     shutil.copy(checkpoint, other)
     weights, _, said = train(new_model(), toy_data, other, optimizer=optimizer)
     assert equal(weights, whole[0])
-    assert said == [f"the checkpoint '{other}' is of another training; trained from the start"]
+    assert said == [f"the checkpoint '{other}' belongs to another training; the training starts over"]
 
 
 def repacked(path, change):
@@ -161,7 +161,7 @@ def test_a_bit_flipped_under_the_right_checksum_is_noticed(checkpoint, whole, ne
     assert torch.load(checkpoint, weights_only=True)["epoch"] >= 1
     weights, _, said = train(new_model(), toy_data, checkpoint, optimizer=optimizer)
     assert equal(weights, whole[0])
-    assert said == [f"the checkpoint '{checkpoint}' is damaged, or none of this version; trained from the start"]
+    assert said == [f"the checkpoint '{checkpoint}' is damaged, or from another version; the training starts over"]
 
 
 class Fragile:

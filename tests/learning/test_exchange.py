@@ -35,7 +35,7 @@ detector = pytest.importorskip("pytorch_ood.detector", reason="needs pytorch-ood
 CLASSES, DIM = 6, 16
 CPU = torch.device("cpu")
 SUFFIXES = ("npz", "safetensors")
-IMAGES = "the file has no images; leave out what goes back to them, or evaluate the network itself"
+IMAGES = "the file has no images; leave out scorers that need them, or evaluate the network itself"
 
 
 def made(seed=0):
@@ -135,7 +135,7 @@ def test_bfloat16_is_for_safetensors_alone(tmp_path):
     exchange.write(tmp_path / "a.safetensors", arrays)
     assert_same(exchange.read(tmp_path / "a.safetensors"), arrays)
     told = message(exchange.write, tmp_path / "a.npz", arrays)
-    assert told == "'weight' is bfloat16, which .npz does not know; write a .safetensors file"
+    assert told == "'weight' is bfloat16, which .npz does not support; write a .safetensors file"
     assert not (tmp_path / "a.npz").exists()
 
 
@@ -262,7 +262,7 @@ MISFITS = {
     "whole features": (changed(id_features=A["id_features"].int()), "'id_features' holds int32 values; save them as f"),
     "labels of a semantic set": (
         changed(semantic_noise_labels=torch.zeros(90).long()),
-        "'semantic_noise_labels' are labels of rows that belong to no ID class; leave them out",
+        "'semantic_noise_labels' are labels of images that belong to no ID class; leave them out",
     ),
     "0 ID rows": (
         changed(**{name: A[name][:0] for name in ("id_features", "id_logits", "id_labels")}),
@@ -274,17 +274,17 @@ MISFITS = {
     ),
     "nothing of the rows": (
         dropped("id_features", "id_logits"),
-        "'id' has labels alone; give id_features or id_logits",
+        "'id' has only labels; give id_features or id_logits",
     ),
     "features here and there": (
         dropped("semantic_noise_features"),
-        "'semantic_noise' has no features and another part has; give those of all parts or of none",
+        "'semantic_noise' has no features, but another set has; give features for all sets or for none",
     ),
     "neither logits nor a head": (
         dropped("semantic_noise_logits", "weight", "bias"),
         "'semantic_noise' has no logits and there is no head to compute them with; give weight and bias",
     ),
-    "a bias alone": (dropped("weight"), "there is a bias and no weight; give both or neither"),
+    "a bias alone": (dropped("weight"), "there is a bias but no weight; give both or neither"),
     "a near miss": (
         {**dropped("id_features"), "id_feature": A["id_features"]},
         "unknown array 'id_feature'; did you mean 'id_features'",
@@ -296,7 +296,7 @@ MISFITS = {
     "something else": (changed(x=A["bias"]), "unknown array 'x'; known: bias, covariate_features, "),
     "a name that no folder can have": (
         {**A, "semantic_../x_logits": A["semantic_noise_logits"]},
-        "the set in 'semantic_../x_logits' has a name of other signs; use letters, digits and . + - _",
+        "the set name in 'semantic_../x_logits' has other characters; use letters, digits and . + - _",
     ),
     "two sets of one name": (
         {
@@ -307,7 +307,7 @@ MISFITS = {
     ),
     "one class": (
         {"id_logits": A["id_logits"][:, :1], "id_labels": 0 * A["id_labels"]},
-        "there are 1 classes by the logits or the head; 2 to 32,767 can be",
+        "there are 1 classes by the logits or the head; give 2 to 32,767",
     ),
     "another head": (
         changed(weight=A["weight"].flip(0)),
@@ -334,7 +334,7 @@ def test_what_is_no_such_file_is_refused_in_one_line(tmp_path):
     other.write_bytes(struct.pack("<Q", 9) + b"no arrays")
     assert message(exchange.read, other).startswith(f"'{other}' is damaged (SafetensorError: ")
     table = tmp_path / "a.csv"
-    assert message(exchange.read, table) == f"'{table}' is no file of arrays by its name; .npz and .safetensors are"
+    assert message(exchange.read, table) == f"'{table}' is not a file of arrays by its name; give .npz or .safetensors"
     absent = tmp_path / "b.npz"
     told = message(exchange.read, absent)
     assert told == f"cannot read '{absent}': No such file or directory; give a file of arrays"
@@ -594,7 +594,9 @@ def test_without_a_head_what_reads_it_is_left_out_or_told_when_it_asks():
             try:
                 np.testing.assert_array_equal(scored(headless, name)["id"].scores, scored(ARRAYS, name)["id"].scores)
             except Lacking as told:
-                assert str(told) == "the file has no head; give its weight and bias, or leave out what reads them"
+                assert (
+                    str(told) == "the file has no head; give its weight and bias, or leave out scorers that read them"
+                )
                 asking.add(name)
     assert asking == {"residual"}
 

@@ -103,7 +103,7 @@ def test_what_timm_does_not_have_is_told(text, message, tmp_path, monkeypatch):
 
 def test_weights_of_another_network_are_told(tmp_path):
     path = stored(of_timm("resnet18"), tmp_path / "mine.pth")
-    assert "mine.pth' is of another network: it lacks " in refused("timm:resnet10t", path)
+    assert "mine.pth' belongs to another network: it lacks " in refused("timm:resnet10t", path)
     assert "there is no file '" in refused("timm:resnet10t", tmp_path / "none.pth")
 
 
@@ -193,8 +193,8 @@ def test_a_network_of_oodbench_is_built_around_the_weights_that_a_run_left(tmp_p
     [
         ("oodbench:wnr", "unknown network of oodbench 'wnr'; did you mean 'wrn'?"),
         ("oodbench:wrn,dept=10", "unknown option of oodbench:wrn 'dept'; did you mean 'depth'"),
-        ("oodbench:wrn,depth=ten", "depth='ten' is no int; correct the option of oodbench:wrn"),
-        ("oodbench:wrn,depth", "'depth' is no option of oodbench:wrn; write option=value, after a comma"),
+        ("oodbench:wrn,depth=ten", "depth='ten' is not of type int; correct the option of oodbench:wrn"),
+        ("oodbench:wrn,depth", "'depth' is not an option of oodbench:wrn; write option=value, after a comma"),
         ("oodbench:wrn", "oodbench's networks come without weights; give those of 'wrn' with --weights FILE"),
     ],
 )
@@ -263,7 +263,7 @@ def test_weights_are_loaded_into_what_a_function_makes(code, tmp_path):
     assert same(given.module, module) and given.weights == "mine.pt"
     assert load_model(f"{code}:build", path, num_classes=10).module[3].out_features == 3  # as the weights have
     told = refused(f"{code}:Net", path)
-    assert "mine.pt' is of another network: it lacks 'fc.weight', 'fc.bias', and it has '1.weight', " in told
+    assert "mine.pt' belongs to another network: it lacks 'fc.weight', 'fc.bias', and it has '1.weight', " in told
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_weights_are_loaded_into_what_a_function_makes(code, tmp_path):
     [
         ("biuld", "{}: unknown function 'biuld'; did you mean 'build'?"),
         ("fails", "ZeroDivisionError at {}:14: division by zero; correct the code"),
-        ("needs", "'{}:needs' needs width, which nobody gives it; give the arguments defaults"),
+        ("needs", "'{}:needs' needs width, which oodbench does not give it; give the arguments defaults"),
         ("asks", "'{}:asks' needs num_classes, which nothing here says; give the argument a default"),
         ("leaves", "{}:23 ends the process; raise an exception instead"),
         ("number", "'{}:number' returns 'int'; let it return a torch.nn.Module"),
@@ -315,9 +315,12 @@ def test_a_file_that_changed_is_run_anew(tmp_path):
         ("none.py", "'none.py' may define many things; name the function that makes the network: none.py:function"),
         (
             "mine.pt",
-            "--model 'mine.pt' is no network; give timm:NAME, torchvision:NAME, oodbench:NAME or FILE.py:functi",
+            "--model 'mine.pt' is not a network; give timm:NAME, torchvision:NAME, oodbench:NAME or FILE.py:functi",
         ),
-        ("keras:vgg", "--model 'keras:vgg' is no network; give timm:NAME, torchvision:NAME, oodbench:NAME or FILE.py:"),
+        (
+            "keras:vgg",
+            "--model 'keras:vgg' is not a network; give timm:NAME, torchvision:NAME, oodbench:NAME or FILE.py:",
+        ),
         (
             "mynet",
             "unknown network 'mynet'; give --model timm:NAME, torchvision:NAME, oodbench:NAME or FILE.py:function",

@@ -145,7 +145,7 @@ def test_an_extra_ood_head_is_dropped_and_missing_counters_are_ours(wrn, tmp_pat
         (lambda s: {**s, "conv1.weight": torch.zeros(16, 1, 3, 3)}, r"shape \(16, 1, 3, 3\) for 'body.conv1.weight'"),
         (
             lambda s: {**s, "fc.weight": torch.zeros(100, 128), "fc.bias": torch.zeros(100)},
-            "tells 100 classes apart, the",
+            "has 100 classes, and the",
         ),
         (lambda s: {**s, "block1.layer.6.bn1.bias": torch.zeros(32)}, "it has 'block1.layer.6.bn1.bias'"),
     ],

@@ -94,12 +94,15 @@ def many(count):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda s: {k: v for k, v in s.items() if k != "3.bias"}, "is of another network: it lacks '3.bias'; give the"),
+        (
+            lambda s: {k: v for k, v in s.items() if k != "3.bias"},
+            "belongs to another network: it lacks '3.bias'; give the",
+        ),
         (lambda s: {**s, **many(7)}, "it has 'more.0', 'more.1', 'more.2', 'more.3', 'more.4' and 2 more, which the"),
         (lambda s: {**s, "0.weight": torch.zeros(4, 3, 3, 3)}, "0.weight of shape 4 x 3 x 3 x 3 for 4 x 1 x 3 x 3; "),
         (
             lambda s: {**s, "3.weight": torch.zeros(7, 16), "3.bias": torch.zeros(7)},
-            "tells 7 classes apart, the network 3; build it for 7 classes, or give other weights with --weights",
+            "has 7 classes, and the network has 3; build it for 7 classes, or give other weights with --weights",
         ),
     ],
 )
@@ -131,7 +134,7 @@ def test_a_cut_off_safetensors_file_is_told_to_be_damaged(tmp_path):
     path = tmp_path / "mine.safetensors"
     safetensors.torch.save_file(net().state_dict(), path)
     path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(UserError, match="is not a file of weights .*; it is damaged or no such file: copy it again"):
+    with pytest.raises(UserError, match="is not a file of weights .*; it is damaged or not such a file: copy it again"):
         read_tensors(path)
 
 

@@ -650,7 +650,7 @@ def test_adam_is_that_of_torch_under_the_schedule(data, new_model):
 
 
 def test_adam_with_a_momentum_of_one_is_refused(data, new_model):
-    with pytest.raises(UserError, match="^recipe.momentum=1 is Adam's beta 1, which is below 1; choose 0.9$"):
+    with pytest.raises(UserError, match="^recipe.momentum=1 is Adam's beta 1, which must be below 1; choose 0.9$"):
         train(make("erm"), data, new_model(), dataclasses.replace(GENTLE, optimizer="adam", momentum=1.0))
 
 
@@ -698,7 +698,9 @@ def test_one_environment_is_refused_before_training(name, data, new_model):
     trainer = make(name)
     trainer.extend(model)
     before = copy.deepcopy(model.state_dict())
-    with pytest.raises(UserError, match="^the suite has one environment and two are compared; choose environments="):
+    with pytest.raises(
+        UserError, match="^the suite has one environment, and the method compares two; choose environments="
+    ):
         trainer.train(model, alone, Loop(GENTLE, 0, CPU))
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items() if key != "body.support")
     with pytest.raises(UserError, match=rf"^{name} compares environments and needs two or more; choose {name}\.env"):

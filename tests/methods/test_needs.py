@@ -91,10 +91,10 @@ def test_a_row_says_when_its_scorer_saw_fewer_than_ten_validation_images_of_a_cl
     labels = build_parts(suite, suite.settings[0], 0).id_validation.labels
     rarest = np.bincount(labels, minlength=8).min()
     assert rarest < 10
-    assert f"fitted on as few as {rarest} ID validation images of a class" in out
+    assert f"fitted on as few as {rarest} ID validation images per class" in out
     assert [r.notes.get("few_validation") for r in read_results(results)].count(rarest) == 2
     enough = smoke(results, "mine", "--plugin", plugin(["validation"]), "--set", "splits.id_validation=0.6")
-    assert "ID validation images of a class" not in assert_done(enough).split("OOD Acc.")[-1]
+    assert "ID validation images per class" not in assert_done(enough).split("OOD Acc.")[-1]
 
 
 def test_a_scorer_is_fitted_anew_for_other_validation_images_and_only_then(plugin):

@@ -265,7 +265,7 @@ def test_the_start_is_told_and_can_be_given(digits, erm_weights):
 
 def test_nine_tenths_of_a_median_energy_of_minus_seven_are_minus_six_point_three():
     assert times_median("0.9x", torch.tensor([-9.0, -7.0, -1.0])) == pytest.approx(-6.3)
-    with pytest.raises(UserError, match="scone.margin=0.9x of a median energy of 2 is no margin"):
+    with pytest.raises(UserError, match="scone.margin=0.9x of a median energy of 2 is not a margin"):
         times_median("0.9x", torch.tensor([2.0]))
 
 
@@ -712,12 +712,12 @@ def test_irm_under_sgd_never_pulls_against_the_risk():
         (
             "scone",
             {"margin": "much"},
-            "scone.margin=much is no margin; give a number like -10, a multiple like 0.9x, or",
+            "scone.margin=much is not a margin; give a number like -10, a multiple like 0.9x, or",
         ),
-        ("scone", {"every": 0}, "scone.every=0 is none; choose 1 or more"),
-        ("woods", {"checked": 0}, "woods.checked=0 is none; choose 1 or more"),
-        ("woods", {"start": 0.0}, "woods.start=0: it is above 0 and serves only form=paper; change it or leave it out"),
-        ("scone", {"start": 0.5, "form": "reference"}, "scone.start=0.5: it is above 0 and serves only form=paper"),
+        ("scone", {"every": 0}, "scone.every=0 is out of range; choose 1 or more"),
+        ("woods", {"checked": 0}, "woods.checked=0 is out of range; choose 1 or more"),
+        ("woods", {"start": 0.0}, "woods.start=0 must be above 0 and needs form=paper; change it or leave it out"),
+        ("scone", {"start": 0.5, "form": "reference"}, "scone.start=0.5 must be above 0 and needs form=paper"),
         ("scone", {"head_lr": 0.01}, "scone.head_lr=0.01: it is above 0 and serves only form=reference"),
         ("oe", {"weight": -1.0}, "choose 0 or more"),
         ("energy-oe", {"form": "logistic", "m_in": -20.0}, "has no m_in and m_out"),

@@ -149,7 +149,7 @@ def test_the_same_machine_is_held_to_the_bit():
     assert statuses(comparison.with_results(here, there, measured=ONE_POINT)) == ["agrees"] * 4
     found = comparison.with_results(here, there, same_machine=True)
     assert statuses(found) == ["differs", "agrees", "agrees", "agrees"]
-    assert found[0].note == "other bits under seed 0"
+    assert found[0].note == "not bit-identical for seed 0"
     assert statuses(comparison.with_results(here, here, same_machine=True)) == ["agrees"] * 4
     assert {v.note for v in comparison.with_results(here, digits({7: 60}), same_machine=True)} == {"no seed in common"}
 
@@ -167,14 +167,17 @@ def test_what_is_not_there_is_missing_and_what_broke_differs():
 def test_what_failed_there_is_missing_and_no_fault_here():
     there = digits({0: 60}, status="failed", error="oh", metrics={})
     found = comparison.with_results(digits({0: 60}), there)
-    assert {(v.status, v.note) for v in found} == {("missing", "no number there")}
+    assert {(v.status, v.note) for v in found} == {("missing", "no number to compare with")}
 
 
 def test_a_suite_is_compared_with_its_own_preset(tmp_path):
     here = save(digits({0: 60}, preset="smoke"), tmp_path / "here")
     there = save(digits({0: 60}), tmp_path / "there")
     outcome = oodbench("check", here, "--against", there)
-    assert_refused(outcome, "nothing to compare: here is digits-c-smoke, there is digits-c; run one of these suites")
+    assert_refused(
+        outcome,
+        "nothing to compare: these results are of digits-c-smoke, the others of digits-c; run a suite that the others",
+    )
 
 
 def test_missing_cells_fail_only_if_all_are_asked_for(tmp_path, one_point):
@@ -240,4 +243,4 @@ def test_another_source_is_held_to_its_own_numbers_and_its_own_selection(tmp_pat
     assert "pacs domainbed:pacs-oracle: 14 cells missing; make them with: oodbench run --suite pacs\n" in shown
     assert oodbench("check", folder, "--against", "scone").out == oodbench("check", folder, "--against", "paper").out
     refused = oodbench("check", save([run("digits-c")], tmp_path / "digits"), "--against", "domainbed")
-    assert_refused(refused, "nothing here is in DomainBed: none of its suites was run at full size")
+    assert_refused(refused, "none of these results is in DomainBed: none of its suites was run at full size")

@@ -21,7 +21,7 @@ def test_a_detector_is_described_with_what_it_flags(tmp_path):
         "id      held-out ID        40      5.0 %    0.6 to 16.9 %\n"
         f"unseen  semantic           60{100 * detector.flagged['unseen']:>9.1f} %    0.4 to 11.5 %\n"
         "\n"
-        "note: 40 held-out ID images tell the kept share only roughly; 100 or more are better\n"
+        "note: 40 held-out ID images estimate the kept share only roughly; 100 or more are better\n"
         "\n"
         f"saved in '{tmp_path}/a b'; use it with:\n"
         f"  oodbench predict '{tmp_path}/a b' IMAGES --model toy_net.py:build"

@@ -66,7 +66,7 @@ def test_a_method_is_shown_minus_the_baseline_with_interval_p_and_share(folder):
     assert below.split()[:2] == ["p,", "above"] and "100 %" in below and " 0 %" in below
     ((baseline, _),) = rows(out, "ERM")
     assert f"{100 * np.mean([own['erm', s]['auroc'] for s in range(3)]):.2f} [" in baseline and "*" not in baseline
-    assert "minus ERM" in out and "after Holm" in out and "Intervals (95 %) are for the seeds and test images" in out
+    assert "minus ERM" in out and "after Holm" in out and "The 95 % intervals cover the seeds and test images" in out
 
 
 def test_methods_that_share_a_network_differ_in_nothing_but_their_scores(folder):
@@ -127,8 +127,8 @@ def test_one_seed_says_that_its_interval_leaves_out_training(tmp_path):
     for method in METHODS:
         stored(tmp_path, method)
     out = assert_done(oodbench("compare", tmp_path))
-    assert "(a) one seed: over test images alone, which leaves out training" in out
-    assert "McNemar's p for accuracies" in out and "Student" not in out
+    assert "(a) one seed: the interval covers test images only and leaves out the variation between trainings" in out
+    assert "p-values of accuracies from McNemar's test" in out and "Student" not in out
     (comparison,) = compare(read_folder(tmp_path)[0])
     assert comparison.differences["unseen-digits", "id_acc"]["woods"].interval.kind == "images"
 
@@ -139,8 +139,8 @@ def test_without_raw_scores_there_are_intervals_over_seeds_and_of_one_seed_the_b
         stored(tmp_path, "woods", seed, scores=False)
     stored(tmp_path, "msp", 0, scores=False)
     out = assert_done(oodbench("compare", tmp_path, "--metrics", "auroc"))
-    assert "no raw scores behind this number: over seeds alone" in out
-    assert "too few seeds to judge by, and no raw scores behind this number" in out
+    assert "no raw scores for this number: the interval covers seeds only" in out
+    assert "too few seeds to judge by, and no raw scores for this number" in out
     by_method = {r.method: r.metrics["auroc"] for r in read_folder(tmp_path)[0] if r.seed == 0}
     ((line, _),) = rows(out, "MSP")
     assert f"{100 * (by_method['msp'] - by_method['erm']):+.2f}  (b)" in line and "[" not in line
@@ -210,7 +210,9 @@ def test_what_is_typed_wrong_is_answered_in_one_line(arguments, message, folder)
 
 def test_a_baseline_alone_has_nothing_to_be_compared_with(tmp_path):
     stored(tmp_path, "erm")
-    assert_refused(oodbench("compare", tmp_path), "nothing to compare: no setting here has another method beside erm")
+    assert_refused(
+        oodbench("compare", tmp_path), "nothing to compare: no setting here has another method as well as erm"
+    )
 
 
 def test_a_figure_of_two_suites_is_refused(tmp_path):

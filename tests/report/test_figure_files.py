@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from command_line import assert_done, assert_refused, oodbench, plot
-from made_results import a_result, config, method_run, with_scores
+from made_results import a_result, config, with_scores
 from PIL import Image
 
 import oodbench as package
@@ -85,7 +85,7 @@ def test_a_reason_that_many_settings_share_is_given_once(folder, tmp_path):
         with_scores(made, tmp_path / "two", [1, 1, 0])
     out = assert_done(plot(tmp_path / "two", "--only", "energies,ratio", "--out", tmp_path / "out"))
     (line,) = [line for line in out.splitlines() if "no ratio" in line]
-    assert line.startswith("digits-c / unseen-digits and 1 more: no ratio: needs a method under two shares")
+    assert line.startswith("digits-c / unseen-digits and 1 more: no ratio: needs a method with two values of pi_c")
 
 
 WRONG = [
@@ -118,7 +118,7 @@ def test_python_has_the_same_figures(folder):
         package.figure("tradeoff", [])
     with pytest.raises(UserError, match="unknown setting of these results 'x'"):
         package.figure("tradeoff", results, setting="x")
-    with pytest.raises(UserError, match="no ratio of digits-c / unseen-digits: needs a method under two shares"):
+    with pytest.raises(UserError, match="no ratio figure for digits-c / unseen-digits: needs a method with two values"):
         package.figure("ratio", results)
 
 
@@ -141,7 +141,7 @@ def test_results_that_were_read_from_no_file_have_no_scores_to_draw():
 def test_names_are_words():
     assert words.in_words("jpeg_compression") == "JPEG compression"
     assert words.in_words("art_painting") == "art painting" and words.in_words("street-digits") == "street digits"
-    assert words.method_name(method_run("scone,margin=-2", changed={"margin": -2})) == "SCONE (margin −2)"
+
     made = a_result("pacs", "erm", "covariate=sketch", made={"suite": "pacs", "setting": {"covariate": "sketch"}})
     assert words.setting_name(made) == "sketch"  # a domain has no severity
     ran = replace(a_result(config=config(setting={"pi_c": 0.1, "severity": 5})), preset="smoke")

@@ -50,7 +50,7 @@ def test_roc_curves_are_the_six_best_unless_methods_are_named(tmp_path):
     found = [scored(tmp_path, name, semantic_scores=(i, i, i, i + 0.5)) for i, name in enumerate(names)]
     drawing = drawn("roc", found)
     assert {r.method for r in drawing.sources} == set(names[1:])
-    assert drawing.remarks == ["the 6 of 7 methods with the highest AUROC; --methods names others"]
+    assert drawing.remarks == ["shows the 6 of 7 methods with the highest AUROC; choose others with --methods"]
     named = drawn("roc", found, methods=["msp", "scone"])
     assert {r.method for r in named.sources} == {"msp", "scone"} and not named.remarks
 
@@ -79,7 +79,7 @@ def test_training_curves_are_means_over_seeds_by_epoch(tmp_path):
     assert lines(loss)["WOODS"].get_ydata().tolist() == [1, 1, 1]
     assert lines(constraint)["SCONE"].get_ydata().tolist() == [0.2, 0.1, -0.1]
     assert len(lines(multiplier)["WOODS"].get_xdata()) == 0  # it has none
-    assert "a constraint is met at or below its zero line" in drawing.caption
+    assert "A constraint is met at or below its zero line" in drawing.caption
     looks = [(line.get_marker(), line.get_linestyle()) for line in lines(loss).values()]
     assert len({marker for marker, _ in looks}) == len({line for _, line in looks}) == 2
 
@@ -92,7 +92,7 @@ def test_a_training_log_that_is_missing_or_damaged_is_named(tmp_path):
         with pytest.raises(NotDrawn, match=r"the training log '.+' (cannot be read|is not one of oodbench)"):
             drawn("training", [found])
     log.unlink()
-    with pytest.raises(NotDrawn, match=r"the training log '.+' is missing; make them again with --force"):
+    with pytest.raises(NotDrawn, match=r"the training log '.+' is missing; run again with --force"):
         drawn("training", [found])
 
 
@@ -119,7 +119,7 @@ def test_the_heat_map_has_kinds_by_methods_where_there_is_one_severity():
               ("Gaussian noise", "WOODS"): "–"}  # fmt: skip
     assert cells(drawing.figure.axes[0]) == wanted
     later = studies(found, [])[1]
-    with pytest.raises(NotDrawn, match=f"it is that of {studies(found, [])[0].setting}"):
+    with pytest.raises(NotDrawn, match=f"it is the same as that of {studies(found, [])[0].setting}"):
         figures.draw("heatmap", later)
     with pytest.raises(NotDrawn, match="needs two covariate sets or severities"):
         drawn("heatmap", found[:2])
@@ -156,7 +156,7 @@ def test_ranks_are_those_under_each_seed_and_a_bar_joins_what_does_not_differ():
     assert [line.get_markerfacecolor() != "white" for line in means] == [True, True, False]
     (bar,) = [line for line in axes.lines if line.get_color() == "black"]
     assert bar.get_ydata().tolist() == [-0.25, 1.25]  # ERM, at 2, differs from both
-    assert "Holm over all pairs" in drawing.caption and "Student's t over seeds alone" in drawing.caption
+    assert "Holm's correction over all pairs" in drawing.caption and "Student's t over seeds only" in drawing.caption
 
 
 def test_pairs_differ_after_holm_over_all_of_them():
@@ -178,7 +178,7 @@ def test_bars_are_the_longest_runs_in_which_no_two_differ():
 def test_one_seed_without_scores_has_ranks_and_no_test():
     found = [a_result(method=m, training=m, metrics={"covariate_acc": a}) for m, a in (("scone", 0.9), ("woods", 0.8))]
     drawing = drawn("ranks", found)
-    assert "There is nothing to test differences by: one seed, and no raw scores." in drawing.caption
+    assert "Differences cannot be tested with one seed and no raw scores." in drawing.caption
     assert [line for line in drawing.figure.axes[0].lines if line.get_color() == "black"] == []
     with pytest.raises(NotDrawn, match="needs two methods whose numbers differ"):
         drawn("ranks", found[:1])

@@ -132,7 +132,7 @@ def test_the_front_is_what_no_other_point_beats_in_both():
 
 def test_scorers_of_one_network_are_no_trade_off():
     found = [result(name, fpr95=fpr95) for name, fpr95 in (("msp", 0.1), ("knn", 0.2), ("vim", 0.3))]
-    with pytest.raises(NotDrawn, match="all 3 methods score the same networks and have one accuracy; ranks shows"):
+    with pytest.raises(NotDrawn, match="all 3 methods score the same networks and share one accuracy; ranks shows"):
         drawn("tradeoff", found)
 
 
@@ -168,8 +168,8 @@ def test_variants_of_a_method_that_is_there_are_left_out_and_told():
     found = [result("scone", covariate_acc=0.6), result("scone,margin=-1"), result("knn,k=5"), result("msp")]
     drawing = drawn("tradeoff", found)
     assert {r.method for r in drawing.sources} == {"scone", "knn,k=5", "msp"}
-    assert "Left out: scone,margin=-1." in drawing.caption
-    assert drawing.remarks == ["without 1 variants, see the caption; --methods names what to show"]
+    assert "These variants are left out: scone,margin=-1." in drawing.caption
+    assert drawing.remarks == ["leaves out 1 variants, which the caption lists; --methods chooses what to show"]
     chosen = drawn("tradeoff", found, methods=["scone", "scone,margin=-1"])
     assert {r.method for r in chosen.sources} == {"scone", "scone,margin=-1"} and not chosen.remarks
 
@@ -189,7 +189,9 @@ def test_the_ratio_is_taken_from_the_setting_and_a_sweep_is_one_study():
     drawing = drawn("ratio", found, setting=0)
     assert curve(drawing.figure.axes[0], "SCONE") == ([0.1, 0.5], [60, 80])
     assert {r.method for r in drawing.sources} == {"scone"}
-    with pytest.raises(NotDrawn, match="needs a method under two shares; run it with --setting SETTING,pi_c=VALUE"):
+    with pytest.raises(
+        NotDrawn, match="needs a method with two values of pi_c; run it with each one: --setting SETTING,pi_c=VALUE"
+    ):
         drawn("ratio", found, setting=1)
 
 
@@ -204,16 +206,16 @@ def test_the_margin_falls_from_left_to_right_with_the_choice_that_was_noted():
     above, fpr, below = drawing.figure.axes
     assert curve(above, "OOD accuracy") == ([0, 1, 2], [50, 60, 90])
     assert curve(fpr, "FPR") == ([0, 1, 2], [50, 20, 0.005]) and fpr.get_yscale() == "log"  # 0 at its floor
-    assert "0 stands at half a row (0.005 %)" in drawing.caption
+    assert "0 is drawn at half an image (0.005 %)" in drawing.caption
     assert curve(below, "out%") == ([0, 1, 2], [50, 45, 20])
     assert [label.get_text() for label in below.get_xticklabels()] == ["0", "−2", "−10"]
     assert [text.get_text() for text in below.texts] == ["chosen"] and below.texts[0].xy[0] == 2
     assert drawing.caption.startswith("SCONE against the margin on cifar, SVHN, Gaussian noise of severity 1.")
-    assert "as noted by the runs that chose" in drawing.caption and "is −10 (dashed" in drawing.caption
+    assert "as recorded by the runs that chose" in drawing.caption and "are −10 (dashed" in drawing.caption
     assert "One seed." in drawing.caption
     again = result("scone", margin=-10.0, seed=1, covariate_acc=0.9, weights="gone")
-    assert "One seed; margin −10: 2." in drawn("margin", [*found, again]).caption
-    with pytest.raises(NotDrawn, match="needs a method under two margins"):
+    assert "One seed; η = −10: 2." in drawn("margin", [*found, again]).caption
+    with pytest.raises(NotDrawn, match="needs a method with two margins"):
         drawn("margin", found[:1])
 
 
@@ -225,7 +227,7 @@ def test_a_sweep_of_margins_differs_in_nothing_else():
     found.append(replace(found[0], method="scone,lr=0.5,margin=-3", config=config))
     drawing = drawn("margin", found)
     assert [label.get_text() for label in drawing.figure.axes[0].get_xticklabels()] == ["0", "−1", "−2"]
-    with pytest.raises(NotDrawn, match="needs a method under two margins"):
+    with pytest.raises(NotDrawn, match="needs a method with two margins"):
         drawn("margin", found, methods=["scone,lr=0.5"])
     assert drawn("margin", found, methods=["scone"]).sources == drawing.sources
 
@@ -240,7 +242,7 @@ def test_out_share_computed_again_is_what_the_selection_noted(folder):
     (repeated,) = margin_figure._recomputed_choices(sweep.runs)
     assert repeated.shares == {m: noted.shares[m] for m in (0.0, -2.0, -10.0)}
     drawing = drawn("margin", [r for r in found if r.method != "scone,margin=auto"], setting=0)
-    assert "computed again from the stored weights" in drawing.caption and not drawing.remarks
+    assert "recomputed from the stored weights" in drawing.caption and not drawing.remarks
 
 
 def test_the_energies_are_those_beside_the_results(folder):
@@ -273,7 +275,7 @@ def test_methods_beside_each_other_share_the_seed():
     assert [(r.method, r.seed) for r in beside_each_other(study, Asked((), PAIR))] == [("woods", 1), ("scone", 1)]
     with pytest.raises(NotDrawn, match="have no seed in common; run them with the same --seeds"):
         beside_each_other(studies([found[0], found[-1]], [])[0], Asked((), PAIR))
-    with pytest.raises(NotDrawn, match="no successful results of knn; run some, or name others"):
+    with pytest.raises(NotDrawn, match="no run of knn succeeded; run some, or name other methods"):
         beside_each_other(study, Asked(["knn"], PAIR))
     others = [result(name) for name in ("knn", "msp", "vim")]
     assert [r.method for r in beside_each_other(studies(others, [])[0], Asked((), PAIR))] == ["msp", "vim"]
@@ -331,7 +333,9 @@ def test_data_that_changed_since_is_noticed(copy):
         values["data"]["parts"]["semantic"]["digest"] = "other"
         path.write_text(json.dumps(values))
     outcome = plot(copy, "--only", "features", "--setting", "unseen-digits")
-    assert_refused(outcome, "the part 'semantic' is not what", runs(copy, "woods")[0], "run again with --force")
+    assert_refused(
+        outcome, "the split 'semantic' differs from the one of", runs(copy, "woods")[0], "run again with --force"
+    )
 
 
 def test_damaged_scores_are_named(copy):
@@ -339,10 +343,10 @@ def test_damaged_scores_are_named(copy):
     scores.write_bytes(scores.read_bytes()[:100])
     outcome = plot(copy, "--only", "energies", "--setting", "unseen-digits")
     reason = "damaged: (BadZipFile: File is not a zip file)"
-    assert_refused(outcome, f"the raw scores '{scores}' cannot be read: {reason}; make them again with --force")
+    assert_refused(outcome, f"the raw scores '{scores}' cannot be read: {reason}; run again with --force")
     scores.unlink()
     outcome = plot(copy, "--only", "energies", "--setting", "unseen-digits")
-    assert_refused(outcome, f"the raw scores '{scores}' are missing; make them again with --force")
+    assert_refused(outcome, f"the raw scores '{scores}' are missing; run again with --force")
 
 
 def test_wrong_words_are_refused_in_one_line(folder, tmp_path):
@@ -389,5 +393,5 @@ def test_the_command_line_waits_for_matplotlib_and_figures_for_torch():
 def test_a_margin_that_is_a_multiple_is_no_point_of_a_sweep():
     found = [result(f"scone,margin={m}", margin=m) for m in (0.0, -1.0)] + [result("scone,margin=0.9x", margin="0.9x")]
     assert [label.get_text() for label in drawn("margin", found).figure.axes[0].get_xticklabels()] == ["0", "−1"]
-    with pytest.raises(NotDrawn, match="needs a method under two margins"):
+    with pytest.raises(NotDrawn, match="needs a method with two margins"):
         drawn("margin", found[2:])

@@ -54,9 +54,9 @@ def test_metrics_that_are_asked_for_are_shown_as_missing_with_the_reason(tmp_pat
     (table,) = build([made], ["covariate_acc", "id_acc", "auroc", "auroc_full"])
     assert [cell.percent for cell in table.rows[0].cells] == ["–", "66.67", "–", "–"]
     assert list(table.marks) == [
-        "OOD Acc. needs a covariate set, which is not there",
-        "AUROC needs a semantic set, which is not there",
-        "AUROC (full) needs a covariate and a semantic set, which is not there",
+        "OOD Acc. needs a covariate set, which this setting lacks",
+        "AUROC needs a semantic set, which this setting lacks",
+        "AUROC (full) needs a covariate and a semantic set, which this setting lacks",
     ]
 
 
@@ -102,7 +102,9 @@ def test_every_format_shows_them(format):
 def test_below_the_table_nothing_is_said_of_trainings(tmp_path):
     made = with_scores(a_given_result(covariate="snow"), tmp_path, [1, 1, 1, 0], [1, 0, 0, 0])
     (table,) = build([made])
-    assert table.seeds_line == "The network as given, one seed. ±: half of the 95 % interval over images alone."
+    assert (
+        table.seeds_line == "The network as given, one seed. ±: half the width of the 95 % interval over images only."
+    )
     assert table.remarks == ["resnet18 loses 50.0 points to the covariate shift (ID Acc. − OOD Acc.)."]
 
 
@@ -113,7 +115,7 @@ def test_of_several_networks_each_loses_its_own():
     assert table.remarks == [
         "resnet18 loses 20.0 points to the covariate shift (ID Acc. − OOD Acc.).",
         "vit loses 10.0 points to the covariate shift (ID Acc. − OOD Acc.).",
-        "Rows of one given network have its accuracies, which are one comparison.",
+        "Rows of the same given network share its accuracies, which count as one comparison.",
     ]
 
 
@@ -128,7 +130,7 @@ def test_another_network_of_the_name_replaces_the_first_and_is_counted():
     again = replace(given_run(), digest="another")
     later = a_given_result("msp", given=again, metrics=DETECTED, written="2026-08-02T12:00:00")
     (table,) = build([a_given_result("msp", metrics=DETECTED), later])
-    assert table.rows[0].cells[0].note == "1 result file of other configurations left out"
+    assert table.rows[0].cells[0].note == "1 result file with another configuration left out"
 
 
 def test_semantic_sets_have_an_average_and_stand_in_the_order_they_were_given():
@@ -146,7 +148,7 @@ def test_a_paper_s_numbers_are_never_set_beside_a_given_network():
     assert table.reported_notes == ("Nothing is reported for these cells.",)
     with pytest.raises(UserError, match="no results for the layout 'main'"):
         layouts.build([named], "main")
-    with pytest.raises(UserError, match="networks here were given, and the SCONE paper has numbers of trained"):
+    with pytest.raises(UserError, match="networks here were given, and the SCONE paper only reports trained"):
         comparison.with_source([named])
 
 
@@ -173,7 +175,7 @@ def test_the_same_network_agrees_within_the_band_and_nothing_is_left_to_chance()
     same = verdict(of(0.8), of(0.8 + 1e-9))
     assert (same.status, same.uncertainty, same.note) == ("agrees", None, "")
     assert verdict(of(0.8), of(0.6)).status == "differs"
-    assert verdict(of(0.8), of(0.6, "another")).note == "another network of this name"
+    assert verdict(of(0.8), of(0.6, "another")).note == "another network with this name"
     assert verdict(of(0.8), of(0.8, seed=3)).note == "no seed in common"
 
 
@@ -206,7 +208,9 @@ def test_a_given_network_is_compared_with_erm_under_the_seed_that_both_have(tmp_
     given = with_scores(on_suite("msp"), tmp_path, [1, 1, 1, 1], [1, 1, 0, 1])
     (compared,) = differences.compare([*erm, given])
     assert compared.baseline == "erm"
-    assert compared.note("unseen-digits", "id_acc", "resnet18+msp").startswith("one seed: over test images alone")
+    assert compared.note("unseen-digits", "id_acc", "resnet18+msp").startswith(
+        "one seed: the interval covers test images only"
+    )
 
 
 @pytest.fixture
@@ -230,10 +234,10 @@ def test_figures_are_drawn_as_far_as_the_sets_go_and_the_rest_is_said(folder):
     others = [f"net-others-{covariate}/{name}" for covariate in ("snow", "none") for name in ("ranks", "roc")]
     assert set(drawn) == {"net-others-snow/tradeoff", *energies, *others}
     for line in (
-        "net-others-none / others: no tradeoff: needs a covariate set, which is not there",
-        "net-none-none / id: no energies: needs a covariate or a semantic set, and neither is there",
-        "net-others-snow / others: no margin: it shows what a training does, and these networks were given",
-        "net-others-snow / others: no ratio: it shows what a training does, and these networks were given",
+        "net-others-none / others: no tradeoff: needs a covariate set, which this setting lacks",
+        "net-none-none / id: no energies: needs a covariate or a semantic set, and this setting has neither",
+        "net-others-snow / others: no margin: it shows how a training went, and these networks were given",
+        "net-others-snow / others: no ratio: it shows how a training went, and these networks were given",
     ):
         assert line in reasons
     assert any(line.startswith("net-others-snow / others: no features: the network 'net-") for line in reasons)
@@ -246,8 +250,8 @@ def test_the_command_draws_what_it_can_and_names_the_rest(folder, tmp_path):
     given = [folder / "net-others-none", "--out", tmp_path / "figures", "--only", "energies,margin"]
     out = assert_done(plot(*given)).splitlines()
     assert out[0].startswith(f"{tmp_path}/figures/net-others-none/others/energies.png") and len(out) == 2
-    assert "no margin: it shows what a training does" in out[1]
-    assert_refused(plot(folder / "net-none-none", "--only", "energies"), "neither is there")
+    assert "no margin: it shows how a training went" in out[1]
+    assert_refused(plot(folder / "net-none-none", "--only", "energies"), "this setting has neither")
 
 
 def test_every_command_that_reads_results_reads_these(folder, tmp_path):
@@ -255,7 +259,9 @@ def test_every_command_that_reads_results_reads_these(folder, tmp_path):
     assert "8 done, 0 failed" in assert_done(oodbench("status", folder))
     assert "8 rescored" in assert_done(oodbench("rescore", folder))
     assert "8 as before" in assert_done(oodbench("rescore", folder))
-    assert "MSP as it is, and every other method minus MSP" in assert_done(oodbench("compare", folder))
+    assert "The first row is MSP itself; every other row is a method minus MSP" in assert_done(
+        oodbench("compare", folder)
+    )
     assert_refused(oodbench("check", folder, "--against", "scone"), "given", "--against DIR")
     copy = tmp_path / "copy"
     for result in read_folder(folder)[0]:

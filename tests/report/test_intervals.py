@@ -43,7 +43,8 @@ def test_one_seed_carries_the_interval_over_images_and_says_what_it_leaves_out(t
     assert (cell.interval.low, cell.interval.high) == (pytest.approx(low), pytest.approx(high))
     assert (cell.percent, cell.margin_percent) == ("80.00", f"{50 * (high - low):.2f}")
     assert built.seeds_line == (
-        "One seed. ±: half of the 95 % interval over images alone, which leaves out how much trainings vary."
+        "One seed. ±: half the width of the 95 % interval over images only, which leaves out the variation between "
+        "trainings."
     )
 
 
@@ -57,7 +58,7 @@ def test_several_seeds_carry_the_interval_over_seeds_and_images_together(tmp_pat
     margin = 1.96 * math.sqrt(0.001**2 / 4 + (0.1 - 0.12 * 0.121) / 1000)
     assert cell.percent == "87.95" and cell.interval.kind == "seeds and images"
     assert cell.interval.margin == pytest.approx(margin, rel=0.12)  # of 300 draws
-    assert built.seeds_line == "Mean over 2 seeds. ±: half of the 95 % interval over seeds and images together."
+    assert built.seeds_line == "Mean over 2 seeds. ±: half the width of the 95 % interval over seeds and images."
     records = render([built], "json")
     assert '"interval": "seeds and images"' in records and '"low"' in records
 
@@ -69,12 +70,12 @@ def test_a_table_of_several_kinds_of_intervals_says_which_is_which(tmp_path):
     for each in lost:
         each.path.with_suffix(".npz").unlink()
     assert table([*both, alone, *lost]).seeds_line == (
-        "Mean over 2 seeds; KNN: 1. ±: half of the 95 % interval over seeds and images together; of one seed over "
-        "images alone, which leaves out how much trainings vary; where no raw scores belong to a number, over seeds "
-        "alone."
+        "Mean over 2 seeds; KNN: 1. ±: half the width of the 95 % interval over seeds and images; with one seed, over "
+        "images only, which leaves out the variation between trainings; where a number has no raw scores, over seeds "
+        "only."
     )
     by_metric = [replace(each, metrics=each.metrics | {"auroc": 0.5 + each.seed / 10}) for each in both]
-    assert "; of AUROC, where no raw scores belong to a number, over seeds alone." in table(
+    assert "; for AUROC, where a number has no raw scores, over seeds only." in table(
         by_metric, ("id_acc", "auroc")
     ).seeds_line  # fmt: skip
 
@@ -104,8 +105,14 @@ def test_what_is_not_distinguishable_from_the_best_is_bold_too(tmp_path, flipped
     results = [scored(tmp_path, "msp", range(100)), scored(tmp_path, "knn", range(100 + flipped))]
     built = table(results)
     assert bold(built) == expected
-    assert "Bold: best, or not distinguishable from the best (paired, Holm, 5 %)." in render([built], "markdown")
-    assert "* best, or not distinguishable from the best (paired, Holm, 5 %)." in render([built], "text")
+    assert (
+        "Bold: best, or not significantly different from the best (paired tests, Holm's correction, 5 % level)."
+        in render([built], "markdown")
+    )
+    assert (
+        "* best, or not significantly different from the best (paired tests, Holm's correction, 5 % level)."
+        in render([built], "text")
+    )
 
 
 def test_every_further_comparison_makes_it_harder_to_tell_rows_apart(tmp_path):
@@ -120,7 +127,9 @@ def test_rows_that_share_a_network_are_one_comparison(tmp_path):
     shared = [replace(scored(tmp_path, name, range(106)), weights="w") for name in ("knn", "vim")]
     built = table([best, *shared])
     assert bold(built) == {"msp"}
-    assert built.remarks == ["One network under each seed, whose accuracies are one comparison: ViM, KNN."]
+    assert built.remarks == [
+        "These methods share one network per seed, so their accuracies count as one comparison: ViM, KNN."
+    ]
     assert table([best, *shared], ("auroc",)).remarks == []
 
 

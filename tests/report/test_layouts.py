@@ -202,7 +202,7 @@ def test_auto_picks_the_fewest_layouts_that_show_everything(results, expected):
 
 def test_a_layout_of_another_source_selects_as_that_source_did_and_names_it():
     built = table(pacs(), "domainbed:pacs-oracle")
-    assert built.title == "pacs: domainbed:pacs-oracle" and "As a table of DomainBed." in built.caption
+    assert built.title == "pacs: domainbed:pacs-oracle" and "As in a table of DomainBed." in built.caption
     assert percents(built, "ERM") == ["75.00"]
     erm = built.rows[0]
     assert [line.heads for line in erm.lines] == [("ERM",), ("reported",), ("difference",)]
@@ -281,7 +281,7 @@ def test_wrong_words_are_answered_in_one_line(paper, tmp_path):
     refused = oodbench("table", paper, "--with", "reported", "--with", "refrence")
     assert_refused(refused, "unknown choice of --with 'refrence'; did you mean 'reference'?")
     refused = oodbench("table", paper, "--layout", "main", "--metrics", "auroc")
-    assert_refused(refused, "a layout has metrics of its own; leave out --metrics or --layout")
+    assert_refused(refused, "a layout has its own metrics; leave out --metrics or --layout")
     assert_refused(
         oodbench("table", paper, "--layout", "main", "--seeds", "0"), "--seeds 0 is neither 'all' nor a number"
     )

@@ -332,8 +332,8 @@ def test_papers_are_compared_at_full_size_alone(tmp_path):
     assert stand_in["title"] == "cifar10-c-cpu-effect" and "verdict" not in stand_in
     labels = {line["heads"][-1] for row in stand_in["rows"] for line in row["lines"]}
     assert "reported (SVHN)" in labels and "difference" not in labels
-    assert any("direction alone" in sentence for sentence in stand_in["sentences"])
-    assert full["title"] == "mnist-c: mnist" and "Held against the SCONE paper" in full["verdict"]
+    assert any("direction only" in sentence for sentence in stand_in["sentences"])
+    assert full["title"] == "mnist-c: mnist" and "Compared with the SCONE paper" in full["verdict"]
     verdicts = comparison.with_source(ledger_of(tmp_path / "r" / "mnist-c"))
     shown = [tuple(each) for row in full["rows"] for each in row["verdicts"] if each[0] != "missing"]
     assert shown == [(each.status, str(each)) for each in verdicts if each.status != "missing"] and shown

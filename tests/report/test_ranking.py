@@ -63,7 +63,7 @@ def test_several_settings_count_by_their_average_and_rows_that_lack_one_stand_be
     results.append(result("mine", None, None))
     (table,) = build(results, sort="auroc")
     assert table.settings[-1] == "Average" and order(table) == ["knn", "msp", "vim", "odin", "mine"]
-    assert "Sorted by AUROC over all settings, best first; rows that lack a setting stand last." in table.remarks
+    assert "Sorted by AUROC over all settings, best first; rows that lack a setting come last." in table.remarks
     printed = [row.cells[-1].mean for row in table.rows[:2]]
     assert printed == [pytest.approx(0.75), pytest.approx(0.7)]
 

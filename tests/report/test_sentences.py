@@ -2,8 +2,12 @@
 
 from dataclasses import replace
 
-from made_results import a_result
+import pytest
+from made_results import a_result, method_run
 
+from oodbench.report.cells import seeds_in_words
+from oodbench.report.figures import words
+from oodbench.report.names import method_name, network_name
 from oodbench.report.render import render
 from oodbench.report.tables import build
 from oodbench.results.result import EpochAccuracies
@@ -56,7 +60,7 @@ def test_reasons_that_differ_are_shortened_to_the_first():
     built = table(
         [unfinished(1, "the wild term still falls, by 0.1"), unfinished(3, "the wild term still falls, by 0.2")]
     )
-    assert [*built.marks] == ["did not converge under seeds 1, 3 (seed 1: the wild term still falls, by 0.1)"]
+    assert [*built.marks] == ["did not converge for seeds 1, 3 (seed 1: the wild term still falls, by 0.1)"]
 
 
 def trained(method, accuracies, seed=0, **fields):
@@ -72,9 +76,9 @@ def test_a_row_that_the_selection_stops_where_it_has_not_parted_from_another_say
     results = [trained("erm", [(0.9, 0.1), (0.8, 0.2)]), trained("irm", [(0.9, 0.1), (0.7, 0.6)])]
     built = table(results)
     note = (
-        "the same accuracies as ERM: the selection stops both after 10 of 20 steps, where the two trainings have not "
+        "the same accuracies as ERM: model selection stops both after 10 of 20 steps, before the two trainings differ"
     )
-    assert [row.cells[0].note for row in built.rows] == ["", f"{note}yet parted"]
+    assert [row.cells[0].note for row in built.rows] == ["", note]
     assert [row.cells[0].percent for row in built.rows] == ["10.00", "10.00"]
     assert not table(results, selection="oracle").marks
 
@@ -97,3 +101,28 @@ def test_a_failed_row_and_one_training_under_two_scorers_say_nothing():
     shared = [replace(trained(method, path), training="one") for method in ("erm", "msp")]
     failed = trained("irm", path, status="failed", error="oh")
     assert [*table([*shared, failed]).marks] == ["failed: oh (seed 0)"]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "expected"),
+    [
+        ([3], "seed 3"),
+        ([0, 1], "seeds 0, 1"),
+        ([0, 1, 2], "seeds 0–2"),
+        ([0, 1, 2, 4, 5, 6, 7, 8, 9], "seeds 0–2, 4–9"),
+        ([7, 4, 3, 1, 2], "seeds 1–4, 7"),
+        ([1, 3, 4, 4], "seeds 1, 3, 4"),
+    ],
+)
+def test_three_or_more_consecutive_seeds_are_folded_into_a_range(seeds, expected):
+    assert seeds_in_words(seeds) == expected
+
+
+def test_tables_and_figures_spell_a_method_alike():
+    run = method_run("scone,margin=-2", changed={"margin": -2})
+    assert method_name(run) == "SCONE (η = −2)" and words.method_name is method_name
+    pair = replace(
+        run, name="scone+knn", display="SCONE + KNN", scorer=replace(run.scorer, name="knn", changed={"k": 5})
+    )
+    assert method_name(pair) == "SCONE + KNN (η = −2, knn.k=5)"
+    assert network_name(pair) == "SCONE (η = −2)" and words.network_name is network_name

@@ -79,7 +79,7 @@ def test_an_eta_is_as_wide_in_ascii():
 def test_an_auroc_below_50_is_flagged_in_every_format_and_49_995_which_prints_as_50_is_not():
     results = [result("msp", auroc=0.3), result("knn", auroc=0.49996, fpr95=0.9), result("vim", auroc=0.9)]
     (table,) = build(results)
-    note = "below 50: worse than chance, ID images tend to score higher than semantic OOD"
+    note = "below 50 is worse than chance: ID images tend to score higher than semantic OOD images"
     assert [row.cells[3].flag for row in table.rows] == [note, "", ""]
     assert [*table.marks] == [note]
     for format in ("text", "markdown", "latex", "html"):
@@ -117,7 +117,7 @@ def test_where_one_figure_has_no_room_its_error_is_left_out_and_that_is_said():
     tables = build([result("mahalanobis", seed, auroc=0.7 + seed / 10) for seed in range(2)], ["auroc"])
     text = render(tables, "text", 24)
     assert max(map(len, text.splitlines())) <= 24
-    assert "left out for want" in " ".join(text.split()) and "75.00 ±" not in text
+    assert "± values do not fit" in " ".join(text.split()) and "75.00 ±" not in text
 
 
 def test_long_names_are_folded():
@@ -169,9 +169,9 @@ def test_what_cannot_be_written_is_refused_before_anything_is(folder, tmp_path):
         (["--seeds", "0,9"], "unknown seed of these results '9'; known: 0, 1, 2"),
         (["--seeds", "2-1"], "'2-1' holds no seeds"),
         (["--methods", "knn", "--seeds", "2-2"], "unknown method of these results 'knn'; known: msp"),
-        (["--layout", "mnist", "--methods", "msp"], "a layout has rows of its own; leave out --methods or --layout"),
-        (["--layout", "mnist", "--average"], "a layout has columns of its own; leave out --average or --layout"),
-        (["--layout", "mnist", "--setting", "a"], "a layout has columns of its own; leave out --setting or --layout"),
+        (["--layout", "mnist", "--methods", "msp"], "a layout has its own rows; leave out --methods or --layout"),
+        (["--layout", "mnist", "--average"], "a layout has its own columns; leave out --average or --layout"),
+        (["--layout", "mnist", "--setting", "a"], "a layout has its own columns; leave out --setting or --layout"),
     ],
 )
 def test_what_no_result_has_is_refused_in_one_line(folder, options, said):
@@ -221,7 +221,9 @@ def test_a_preset_that_is_not_the_papers_says_so_beside_the_reported_numbers():
     for table in shown("smoke"):
         labels = [line.heads[-1] for row in table.rows for line in row.lines]
         assert "reported (not this preset)" in labels and "reported" not in labels
-        assert any(note.startswith("Measured under the preset 'smoke', which is not") for note in table.remarks)
+        assert any(
+            note.startswith("These numbers were measured with the preset 'smoke', which") for note in table.remarks
+        )
     for preset in (None, "released"):
         for table in shown(preset):
             assert "reported" in [line.heads[-1] for row in table.rows for line in row.lines]

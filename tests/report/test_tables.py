@@ -26,7 +26,7 @@ from oodbench.results.metrics import METRICS
 DETECTION, GENERALIZATION, WILD = "OOD detection", "OOD generalization", "Learning with wild data"
 LOGITS, DISTANCES = "OOD detection: logits", "OOD detection: distances"
 CONTENTS = suites.load("digits-c").contents
-SEEDS_ALONE = "±: half of the 95 % interval over seeds alone, since no raw scores belong to the numbers."
+SEEDS_ALONE = "±: half the width of the 95 % interval over seeds only, because the numbers have no raw scores."
 NASTY = r"""[a]*b & 100% $x$ #1 _y_ {z} ~t ^u \input{v} <w> | `q` "r" --s é – ± ↑ 字 &lt; ＆％"""
 
 
@@ -194,7 +194,7 @@ def test_a_metric_that_a_result_lacks_is_named():
     with_both, without = result(seed=0, auroc_full=0.9), result(seed=1)
     text = markdown([with_both, without, result("knn", auroc_full=math.nan)], ["auroc_full"])
     assert cells(text, "MSP") == ["90.00 (a)"] and cells(text, "KNN") == ["– (b)"]
-    assert notes(text)[0] == "- (a) AUROC (full) not recorded (seed 1)"
+    assert notes(text)[0] == "- (a) AUROC (full) was not recorded (seed 1)"
 
 
 def test_calibration_is_shown_beside_a_dash_for_results_without_confidences():
@@ -205,7 +205,7 @@ def test_calibration_is_shown_beside_a_dash_for_results_without_confidences():
         assert f"**{title}**" in text
     assert cells(text, "KNN") == ["**12.50**", "**75.00**", "3.00", "25.00"]
     assert cells(text, "MSP") == ["50.00", "50.00", "– (a)", "– (b)"]
-    assert notes(text) == ["- (a) ID ECE not recorded (seed 0)", "- (b) Cov. ECE not recorded (seed 0)"]
+    assert notes(text) == ["- (a) ID ECE was not recorded (seed 0)", "- (b) Cov. ECE was not recorded (seed 0)"]
     for form, name in (("latex", "ID ECE"), ("csv", "id_ece"), ("json", "id_ece")):
         assert name in render(build([known], shown), form)
     assert "ID ECE" in build([known], shown)[0]._repr_html_()
@@ -214,7 +214,7 @@ def test_calibration_is_shown_beside_a_dash_for_results_without_confidences():
 def test_rows_with_other_numbers_of_seeds_than_most_say_so_themselves():
     results = [result(m, seed) for m in ("msp", "odin") for seed in range(3)] + [result("knn", s) for s in range(2)]
     text = markdown(results)
-    assert "Mean over 3 seeds, or as many as a row says." in text and "KNN:" not in text
+    assert "Mean over 3 seeds unless a row says otherwise." in text and "KNN:" not in text
     assert [name for name in names(text) if "*" not in name] == ["MSP", "KNN, 2 seeds", "ODIN"]
     results += [result("knn", 0, setting="lsun"), result("odin", setting="lsun")]
     text = markdown(results)
@@ -231,7 +231,7 @@ def test_captions_of_figures_which_have_no_rows_name_the_methods_with_other_seed
 
 def test_the_error_is_explained_where_most_methods_have_one_seed():
     results = [result("msp"), result("odin"), result("knn", 0, auroc=0.5), result("knn", 1, auroc=0.6)]
-    assert f"One seed, or as many as a row says. {SEEDS_ALONE}" in markdown(results)
+    assert f"One seed unless a row says otherwise. {SEEDS_ALONE}" in markdown(results)
 
 
 def test_seeds_that_agree_to_the_last_digit_are_no_proof_of_precision():
@@ -253,7 +253,7 @@ def test_of_several_configurations_the_one_run_last_is_shown_and_the_rest_counte
     for results in (old + new, new + old):
         text = markdown(results)
         assert cells(text, "MSP") == ["70.00 (a)"]
-        assert notes(text) == ["- (a) 3 result files of other configurations left out"]
+        assert notes(text) == ["- (a) 3 result files with another configuration left out"]
 
 
 def test_of_one_seed_written_twice_the_newest_counts():
@@ -329,8 +329,9 @@ def test_latex_has_the_look_of_the_paper():
     assert r"MSP & --$^{a}$ & --$^{a}$ & \textbf{85.00}$_{\pm 2.48}$ & \textbf{50.00} \\" in text
     assert "$^{a}$ not run in this setting" in text
     assert (
-        r"Mean over 3 seeds, or as many as a row says. $\pm$: half of the 95 \% interval over seeds alone" in text
-        and r"nearest 5 \%" in text
+        r"Mean over 3 seeds unless a row says otherwise. $\pm$: half the width of the 95 \% interval over seeds only"
+        in text
+        and r"closest to 5 \%" in text
     )
 
 

@@ -96,7 +96,7 @@ def test_no_number_of_seeds_of_ours_makes_up_for_one_run_of_theirs():
 
 def test_a_verdict_is_told_in_words():
     assert str(only(verdict(-0.06))) == (
-        "suite / setting / row / AUROC: 44.00, expected 50.00, off by -6.00 ± 2.44 where 3.00 would agree, p = 0.0004"
+        "suite / setting / row / AUROC: 44.00, expected 50.00, off by -6.00 ± 2.44 with a tolerance of 3.00, p = 0.0004"
     )
 
 

@@ -89,7 +89,7 @@ def test_the_repository_has_the_reference_for_a_folder_anywhere(home, tmp_path, 
 def test_without_the_repository_the_reference_is_said_to_be_in_it(home, tmp_path):
     save(tmp_path / "elsewhere" / "mine", method="odin")
     folder = tmp_path / "elsewhere" / "mine"
-    message = f"there are no reference results below or beside '{folder}': they are in oodbench's repository and not in"
+    message = f"there are no reference results below or beside '{folder}': they are in oodbench's repository, not in"
     assert_refused(oodbench("table", folder, "--with", "reference"), message, "or leave out --with reference")
     assert_refused(oodbench("table", folder, "--with", "demo"), "there are no demo results", "make demo")
 
@@ -159,7 +159,8 @@ def test_a_cell_of_two_machines_is_shown_with_a_note_that_names_both(tmp_path):
         save(tmp_path / "a", seed=seed, **older)
         save(tmp_path / "b", seed=seed, **newer)
     note = (
-        "2 cells were run twice: shown is what new (cpu, torch 2.13, commit 01234567+) gave, not old (cpu, torch 2.12)."
+        "2 cells were run twice: the table shows the result of new (cpu, torch 2.13, commit 01234567+), not that of "
+        "old (cpu, torch 2.12)."
     )
     assert f"\n{note}\n" in assert_done(oodbench("table", tmp_path, "--format", "text"))
     assert "run twice" not in assert_done(oodbench("table", tmp_path / "a", "--format", "text"))
@@ -176,7 +177,7 @@ def test_the_note_stands_under_the_paper_s_layouts_too(tmp_path):
         made = {"suite": "mnist-c"}
         save(tmp_path / name, suite="mnist-c", setting="fashion-mnist", made=made, machine={"host": name})
     out = assert_done(oodbench("table", tmp_path, "--layout", "mnist"))
-    assert "1 cell was run twice: shown is what b (cpu) gave, not a (cpu)." in out
+    assert "1 cell was run twice: the table shows the result of b (cpu), not that of a (cpu)." in out
 
 
 def test_a_run_never_counts_a_result_of_a_collection_as_done(tmp_path):
@@ -292,7 +293,9 @@ def test_a_link_to_results_elsewhere_is_a_problem_and_one_to_weights_or_within_i
     (home / "again").symlink_to(home / "digits-c")
     results, problems = read_folder(home)
     assert [result.method for result in results] == ["msp"]
-    assert problems == {home / "linked": "a link to a folder, which is not followed; name that folder, or move it here"}
+    assert problems == {
+        home / "linked": "it is a link to a folder, which is not followed; name that folder, or move it here"
+    }
 
 
 def test_a_pipe_is_not_waited_for(home):

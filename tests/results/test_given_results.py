@@ -86,7 +86,7 @@ def test_rescoring_gives_the_metrics_that_the_sets_allow(semantic, covariate, tm
 def test_raw_scores_that_lack_a_part_of_the_result_are_not_its_own(tmp_path):
     made = with_scores(a_given_result(), tmp_path, [1, 1, 0, 1])
     parts = replace(made.data, parts={"covariate": PartRead(7, "digest", "snow")})
-    with pytest.raises(NotRescored, match="of 0 covariate images, and it was made with 7"):
+    with pytest.raises(NotRescored, match="for 0 covariate images, and it was made with 7"):
         rescored(replace(made, data=parts))
     (runs,) = Ledger([replace(made, data=parts)]).last_runs.values()
     assert statistics.columns({"msp": runs}, ["id_acc"])["id_acc"].samples["msp"].draws is None
@@ -220,8 +220,8 @@ def test_the_best_scorer_is_that_with_the_highest_mean_over_the_semantic_sets(tm
     # Of 100 x 100 pairs an OOD row loses, or ties half, only where an ID row is at least 90 above its own place.
     assert best.mean == pytest.approx(1 - (45 + 10 / 2) / 10_000) and best.difference_error == 0
     assert 0 < best.standard_error < 0.01
-    assert "Of 2 scorers" in best.rule and "mean AUROC over the 2 semantic sets" in best.rule
-    assert best.warning.startswith("The choice saw a, b:")
+    assert "Among 2 scorers" in best.rule and "mean AUROC over the 2 semantic sets" in best.rule
+    assert best.warning.startswith("The choice was made on a, b:")
 
 
 def test_of_scorers_that_are_equally_good_the_cheapest_is_taken(tmp_path):

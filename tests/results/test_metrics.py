@@ -277,19 +277,19 @@ def test_metrics_are_listed_under_their_own_names_with_titles_and_direction():
 
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: detection([], [1]), "ID scores are empty; a metric needs at least one row"),
-    (lambda: detection([1], [2, np.nan]), "OOD scores are NaN or infinite in 1 of 2 rows; give finite ones"),
+    (lambda: detection([1], [2, np.nan]), "1 of 2 OOD scores are NaN or infinite; give finite ones"),
     (lambda: detection([np.inf, -np.inf], [2]),
-     "ID scores are NaN or infinite in 2 of 2 rows; give finite ones"),
+     "2 of 2 ID scores are NaN or infinite; give finite ones"),
     (lambda: detection([[1], [2]], [2]), "ID scores have shape (2, 1); give one number per row"),
-    (lambda: accuracy([], []), "predictions are empty; accuracy needs at least one row"),
-    (lambda: accuracy([1, 2], [1]), "predictions have shape (2,), labels (1,); they must match"),
+    (lambda: accuracy([], []), "there are no predictions; give at least one"),
+    (lambda: accuracy([1, 2], [1]), "predictions have shape (2,) and labels (1,); give one label for each prediction"),
     (lambda: calibration_error([0.5], [1, 2], [1, 2]), "confidences have shape (1,); give one for each of 2 rows"),
     (lambda: evaluate(scored([1]), scored([1], [0]), scored([1])),
-     "ID and covariate rows need labels; only semantic rows may go without"),
+     "ID and covariate images need labels; only semantic images may have none"),
     (lambda: evaluate(scored([1], [0]), scored([], []), scored([1])),
      "covariate scores are empty; a metric needs at least one row"),
     (lambda: evaluate(scored([1], [0]), scored([1], [0]), scored([np.nan])),
-     "semantic scores are NaN or infinite in 1 of 1 rows; give finite ones"),
+     "1 of 1 semantic scores are NaN or infinite; give finite ones"),
 ])  # fmt: skip
 def test_bad_input_is_refused_in_one_line(call, message):
     with pytest.raises(ValueError) as error:

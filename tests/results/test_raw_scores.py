@@ -125,4 +125,4 @@ def test_tables_name_damaged_scores_once_and_go_on(damaged, command):
     outcome = oodbench(command[0], folder, *command[1:])
     assert outcome.status == 0 and "WOODS" in outcome.out
     (line,) = outcome.err.splitlines()
-    assert line.startswith(f"oodbench: passed over the raw scores '{scores}': damaged: ")
+    assert line.startswith(f"oodbench: ignored the raw scores '{scores}': damaged: ")

@@ -127,15 +127,15 @@ def of_another_program(path):
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (Path.unlink, "there are no raw scores beside it"),
+        (Path.unlink, "it has no raw scores"),
         (truncate, "its raw scores cannot be read: damaged: (BadZipFile: File is not a zip file)"),
         (
             flip,
             "its raw scores cannot be read: damaged: 'id_confidence.npy' has no header of an .npy file (Error -3 wh",
         ),
         (of_another_program, "its raw scores cannot be read: damaged: 'id_scores' is missing"),
-        (cut_rows, "its raw scores are of 216 covariate images, and it was made with 433"),
-        (lose_semantic, "its raw scores are of 0 semantic images, and it was made with 107"),
+        (cut_rows, "its raw scores are for 216 covariate images, and it was made with 433"),
+        (lose_semantic, "its raw scores are for 0 semantic images, and it was made with 107"),
     ],
 )
 def test_what_has_no_scores_or_damaged_ones_is_named_and_left_alone(folder, old, damage, reason):

@@ -173,7 +173,10 @@ DAMAGES = {
         f"written by a newer oodbench (schema {SCHEMA + 1}, this one reads {SCHEMA}); upgrade oodbench",
     ),
     "of no schema": (lambda f: with_values(f, schema=0), "not a result of schema 2"),
-    "of version 0.1": (lambda f: with_values(f, schema=1), "made by oodbench 0.1; run again, or read it with 0.1"),
+    "of version 0.1": (
+        lambda f: with_values(f, schema=1),
+        "made by oodbench 0.1; run it again, or read it with oodbench 0.1",
+    ),
     "short of a field": (lambda f: with_values(f, seed=...), "missing or unknown field 'seed'"),
     "richer by a field": (lambda f: with_values(f, extra=1), "missing or unknown field 'extra'"),
     "with text for a number": (lambda f: with_values(f, seed="0"), "damaged: 'seed': expected a whole number, got '0'"),

@@ -149,14 +149,14 @@ def test_a_draw_without_its_pairs_is_passed_over_and_the_table_says_so():
     result = chosen(SINGLES + PAIRS[:2], LEAVE_ONE_OUT)
     assert (result.choice.draw, result.choice.passed_over) == (0, 1) and result.metrics["covariate_acc"] == 0.22
     (table,) = build(SINGLES + PAIRS[:2], selection=LEAVE_ONE_OUT)
-    assert table.rows[0].cells[0].note == "selected without draws that failed or lack pairs (seed 0)"
+    assert table.rows[0].cells[0].note == "model selection skipped draws that failed or lack pairs (seed 0)"
 
 
 def test_a_failed_draw_is_passed_over_and_the_table_says_so():
     failed = replace(SINGLES[1], status="failed", error="no number", metrics={}, notes={})
     (table,) = build([SINGLES[0], failed])
     assert table.rows[0].cells[0].percent == "11.00"
-    assert table.rows[0].cells[0].note == "selected without draws that failed or lack pairs (seed 0)"
+    assert table.rows[0].cells[0].note == "model selection skipped draws that failed or lack pairs (seed 0)"
     alone = replace(SINGLES[0], status="failed", error="no number", metrics={}, notes={})
     assert chosen([alone, failed], TRAINING_DOMAIN).problem == "no number"
 
@@ -183,7 +183,7 @@ def test_of_several_families_the_one_run_last_is_selected_from_and_the_rest_coun
     old = [run(of="old", draw=d, epochs=[((1, 1, 1), (0.99,))], written="2026-07-01") for d in range(3)]
     (table,) = build(old + SINGLES)
     assert table.rows[0].cells[0].percent == "11.00"
-    assert table.rows[0].cells[0].note == "3 result files of other configurations left out"
+    assert table.rows[0].cells[0].note == "3 result files with another configuration left out"
 
 
 def test_results_without_checkpoints_are_shown_as_they_are_of_a_search_the_first_draw():
@@ -226,7 +226,7 @@ def test_runs_with_a_semantic_set_have_a_table_of_their_own_which_shows_the_last
     first, second = build([plain, detecting], ["covariate_acc", "fpr95"])
     assert (first.title, second.title) == ("styles", "styles: with a semantic set")
     assert [cell.percent for cell in first.rows[0].cells] == ["60.00", "–"]
-    assert first.rows[0].cells[1].note == "FPR needs a semantic set, which is not there"
+    assert first.rows[0].cells[1].note == "FPR needs a semantic set, which this setting lacks"
     assert [cell.percent for cell in second.rows[0].cells] == ["70.00", "25.00"]
     assert second.caption.startswith("Model selection: the last checkpoint.") and "transductive" in second.caption
     assert "transductive" not in first.caption
@@ -243,8 +243,11 @@ def folder(tmp_path):
 def test_the_caption_names_the_selection_and_the_draws(folder, format):
     told = {
         (): "Model selection: training-domain, the checkpoint that is best on validation images of the training",
-        ("--selection", "oracle"): "Model selection: oracle, the last checkpoint; of several draws the best on",
-        ("--selection", LEAVE_ONE_OUT): "Model selection: leave-one-domain-out, the checkpoint that is best on one",
+        ("--selection", "oracle"): "Model selection: oracle, the last checkpoint; among several draws, the best on",
+        (
+            "--selection",
+            LEAVE_ONE_OUT,
+        ): "Model selection: leave-one-domain-out, the checkpoint that is best, on average,",
     }
     for options, sentence in told.items():
         text = assert_done(oodbench("table", folder, "--format", format, *options))
@@ -274,7 +277,7 @@ def test_a_metric_of_an_earlier_checkpoint_is_missed_with_the_reason():
     assert "auroc" not in {metric.name for metric in table.metrics}
     late = run("art", [((0, 0.5, 0.5), (0.4,))], seed=1)
     (table,) = build([*SINGLES, late], ["covariate_acc", "auroc"])
-    note = "AUROC is known at the last checkpoint, and an earlier one selected (seed 0)"
+    note = "AUROC is known only at the last checkpoint, and an earlier one was selected (seed 0)"
     assert [cell.note for cell in table.rows[0].cells] == ["", note]
 
 

@@ -167,7 +167,7 @@ def test_raw_scores_that_are_damaged_or_of_other_images_or_give_another_number_d
     other_images = replace(other_images, data=DataRead(parts=parts))
     other_number = stored(tmp_path, "vim", 0)
     other_number.metrics["auroc"] += 0.001
-    with pytest.warns(DamagedScoresWarning, match="passed over the raw scores '.*msp/seed0.npz': damaged") as heard:
+    with pytest.warns(DamagedScoresWarning, match="ignored the raw scores '.*msp/seed0.npz': damaged") as heard:
         column = one_column("auroc", damaged, other_images, other_number)
     assert len(heard) == 1
     assert [each.draws for each in column.samples.values()] == [None] * 3

@@ -94,7 +94,7 @@ def test_a_word_that_is_misspelled_is_answered_with_the_right_one(written, meant
 
 @pytest.mark.parametrize("written", ["mixup+all-scorers", "all-trainers+knn", "erm+all"])
 def test_a_word_is_no_half_of_a_pair(written, tmp_path):
-    assert_refused(smoke(tmp_path / "results", written), "' stands for several methods, and one is meant here; name it")
+    assert_refused(smoke(tmp_path / "results", written), "' means several methods, and one is needed here; name it")
 
 
 def test_a_suite_may_list_a_word_beside_methods_with_values(suite_file):

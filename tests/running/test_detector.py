@@ -178,8 +178,14 @@ def test_it_says_in_one_line_what_it_is(detector):
 @pytest.mark.parametrize(
     ("images", "says"),
     [
-        (torch.zeros(2, 3, 8, 8, dtype=torch.uint8), "the images have 3 channels, the network takes 1; convert them"),
-        (torch.zeros(2, 1, 9, 8, dtype=torch.uint8), "the images are 9 x 8 pixels, the network takes 8 x 8; resize"),
+        (
+            torch.zeros(2, 3, 8, 8, dtype=torch.uint8),
+            "the images have 3 channels, and the network takes 1; convert them",
+        ),
+        (
+            torch.zeros(2, 1, 9, 8, dtype=torch.uint8),
+            "the images are 9 x 8 pixels, and the network takes 8 x 8; resize",
+        ),
         (torch.zeros(8, 8, dtype=torch.uint8), r"the images are uint8 of shape \(8, 8\); give uint8 or floats"),
         (torch.zeros(2, 1, 8, 8, dtype=torch.int64), r"the images are int64 of shape \(2, 1, 8, 8\); give uint8"),
         (torch.zeros(0, 1, 8, 8, dtype=torch.uint8), "there are no images; give at least one"),
@@ -206,7 +212,7 @@ def test_pixels_are_refused_by_what_was_fitted_on_prepared_images():
         validation=held_out, id=held_out,
     )  # fmt: skip
     assert torch.equal(detector(prepared(known(8, 30))).labels, forward(toy_model(), known(8, 30)).predicted)
-    with pytest.raises(UserError, match="was fitted on images that were preprocessed already, and these are uint8"):
+    with pytest.raises(UserError, match="was fitted on preprocessed images, and these are uint8"):
         detector(known(8, 30))
 
 
@@ -274,7 +280,7 @@ def test_a_scorer_of_the_users_is_stored_and_needs_its_file(tmp_path):
     assert loaded.learned.scorer.first is loaded.learned.scorer.centers[0] and loaded.learned.scorer.seen == 200
     refused(tmp_path / "det", r"^fitted by a scorer that is not here .*; bring its file: --plugin FILE.py$")
     plugin.write_text(PLUGIN.replace("amin(dim=0)", "amax(dim=0)"))
-    refused(tmp_path / "det", r"^fitted by far@\w+, this oodbench has far@\w+; fit it again", plugins=[plugin])
+    refused(tmp_path / "det", r"^fitted by far@\w+, and this oodbench has far@\w+; fit it again", plugins=[plugin])
 
 
 def test_changed_hyperparameters_come_back(tmp_path):
@@ -304,7 +310,7 @@ def test_a_network_that_plain_values_describe_needs_nobody_to_bring_it(tmp_path,
 def test_a_network_that_is_not_there_is_asked_for_by_its_name(folder):
     refused(
         folder,
-        r"the network 'toy_net.py:build' is not stored as code; bring it: predict --model toy_net.py:build, or "
+        r"the network 'toy_net.py:build' is not stored as code; give it again: predict --model toy_net.py:build, or "
         r"Detector.load\(path, model=...\)",
         model=None,
     )
@@ -375,7 +381,7 @@ def test_a_network_is_built_again_by_the_code_that_the_user_names(tmp_path):
     )  # fmt: skip
     detector.save(tmp_path / "det")
     assert same(Detector.load(tmp_path / "det", model=text)(known(8, 30)), detector(known(8, 30)))
-    refused(tmp_path / "det", f"bring it: predict --model {text}, or", model=None)
+    refused(tmp_path / "det", f"give it again: predict --model {text}, or", model=None)
 
 
 @pytest.mark.parametrize(
@@ -454,8 +460,8 @@ def test_a_full_disk_leaves_the_older_detector_as_it_was(detector, folder, monke
 
 
 def test_a_folder_that_is_no_detector_is_told(tmp_path):
-    refused(tmp_path / "missing", "missing' is no detector: it has no detector.json; make one with: oodbench fit")
-    refused(tmp_path, "is no detector: it has no detector.json; make one with")
+    refused(tmp_path / "missing", "missing' is not a detector: it has no detector.json; make one with: oodbench fit")
+    refused(tmp_path, "is not a detector: it has no detector.json; make one with")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"format": 1}', '{"format": "1"}', "\x00", "[" * 100_000])
@@ -480,7 +486,9 @@ def test_a_changed_bit_is_found(folder):
     content = bytearray((folder / TENSORS).read_bytes())
     content[-1] ^= 1
     (folder / TENSORS).write_bytes(content)
-    refused(folder, r"detector.safetensors' is damaged or of another detector \(its digest differs\); fit it again")
+    refused(
+        folder, r"detector.safetensors' is damaged or belongs to another detector \(its digest differs\); fit it again"
+    )
 
 
 @pytest.mark.parametrize(
@@ -514,7 +522,7 @@ def test_a_tensor_of_another_shape_is_told(folder):
     def change(tensors):
         tensors["scorer.bank"] = torch.zeros(200, 3)
 
-    refused(with_tensors(folder, change), r"the fitted knn does not go with the network \(.*\); fit it again")
+    refused(with_tensors(folder, change), r"the fitted knn does not fit the network \(.*\); fit it again")
 
 
 @pytest.mark.parametrize("lost", ["scorer.bank", "id_scores"])
@@ -534,7 +542,10 @@ def test_no_file_of_tensors_at_all_is_told(folder):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda v: v["card"]["scorer"].update(code="knn@77"), r"fitted by knn@77, this oodbench has knn@\d; fit it"),
+        (
+            lambda v: v["card"]["scorer"].update(code="knn@77"),
+            r"fitted by knn@77, and this oodbench has knn@\d; fit it",
+        ),
         (lambda v: v["card"]["scorer"].update(name="knnn"), r"unknown scorer 'knnn'; did you mean 'knn'"),
         (lambda v: v["card"]["scorer"].update(name="erm"), "fitted by a scorer that is not here"),
         (lambda v: v["card"]["scorer"].update(values={}), r"the hyperparameters of knn are damaged \(other"),
@@ -555,16 +566,16 @@ def test_a_description_of_another_hand_is_refused(folder, change, says):
 def test_weights_that_do_not_fit_the_network_are_named(folder):
     wider = toy_classifier()
     wider.head = nn.Linear(16, 7)
-    refused(folder, "not the network 'toy_net.py:build' .* stored weights do not fit 'head.weight', 'head.bias'; bring",
+    refused(folder, "not the network 'toy_net.py:build' .* stored weights do not fit 'head.weight', 'head.bias'; give",
             model=wider)  # fmt: skip
-    refused(folder, "do not fit '0.weight', '0.bias', 'body.0.weight', .* and 11 more; bring",
+    refused(folder, "do not fit '0.weight', '0.bias', 'body.0.weight', .* and 11 more; give",
             model=nn.Sequential(nn.Linear(2, 2)))  # fmt: skip
 
 
 def test_a_network_of_the_same_weights_that_computes_otherwise_is_found(folder):
     other = toy_classifier()
     other.body[2] = nn.SiLU()
-    refused(folder, "with the same weights it computes other logits; bring that one", model=other)
+    refused(folder, "it computes different logits with the same weights; give that one", model=other)
 
 
 def test_a_network_whose_code_fails_is_told(folder):
@@ -574,7 +585,7 @@ def test_a_network_whose_code_fails_is_told(folder):
 
     broken = toy_classifier()
     broken.__class__ = Broken
-    refused(folder, "RuntimeError: no such luck; bring that one", model=broken)
+    refused(folder, "RuntimeError: no such luck; give that one", model=broken)
 
 
 # Fitting
@@ -583,7 +594,7 @@ def test_a_network_whose_code_fails_is_told(folder):
 def test_few_held_out_images_are_noted():
     detector = toy_detector(count=40, notes=["chosen by hand"])
     assert detector.notes == (
-        "chosen by hand", "40 held-out ID images tell the kept share only roughly; 100 or more are better",
+        "chosen by hand", "40 held-out ID images estimate the kept share only roughly; 100 or more are better",
     )  # fmt: skip
     assert toy_detector().notes == ()
 

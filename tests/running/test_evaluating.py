@@ -278,11 +278,11 @@ def test_half_of_the_bank_changes_little_and_says_so_in_the_key(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"id": None}, "what is ID\\? give --suite, or --id"),
-        ({"suite": "digits-c"}, "a suite has ID data of its own; leave out --id"),
+        ({"id": None}, "there are no ID images; give --suite, --id"),
+        ({"suite": "digits-c"}, "a suite has its own ID data; leave out --id"),
         ({"scorers": "mspp"}, "unknown scorer 'mspp'; did you mean 'msp'"),
-        ({"scorers": "scone"}, "'scone' is no scorer, and nothing is trained here"),
-        ({"set": "recipe.epochs=3"}, "is for a training, and nothing is trained here"),
+        ({"scorers": "scone"}, "'scone' is not a scorer, and nothing is trained here"),
+        ({"set": "recipe.epochs=3"}, "is for training, and nothing is trained here"),
         ({"settings": "unseen"}, "--setting, --preset and --available choose in a suite"),
         ({"id": (digits().test, digits().test_labels + 4)}, "labels? "),
         ({"id": digits().test}, "'id' has no labels"),
@@ -291,9 +291,9 @@ def test_half_of_the_bank_changes_little_and_says_so_in_the_key(tmp_path):
         ({"semantic": {"color": np.zeros((4, 3, 8, 8), np.uint8)}}, "color images \\(3 channels\\)"),
         ({"semantic": {"floats": np.zeros((4, 1, 8, 8), np.float32)}}, "give all images in one of the two ways"),
         ({"head": "clasify"}, "clasify"),
-        ({"weights": "mine.pt"}, "a module from Python has its weights"),
+        ({"weights": "mine.pt"}, "a module from Python already has its weights"),
         ({"device": "cuda:7"}, "the device 'cuda:7' cannot be used"),
-        ({"cpu_threads": 0}, "--cpu-threads 0 is none"),
+        ({"cpu_threads": 0}, "--cpu-threads 0 is out of range"),
         ({"name": "cifar10-c"}, "a network cannot be called 'cifar10-c'"),
         ({"name": "../up"}, "a network cannot be called '../up'"),
     ],
@@ -305,7 +305,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(given, message, tmp_pa
 
 
 def test_images_for_a_network_of_another_number_of_classes_are_refused(tmp_path):
-    with pytest.raises(UserError, match="the network tells 5 classes apart"):
+    with pytest.raises(UserError, match="the network has 5 classes, counted from 0"):
         evaluate(made(5), tmp_path)
 
 

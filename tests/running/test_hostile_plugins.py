@@ -169,7 +169,7 @@ def test_weights_that_learned_from_other_data_are_trained_again(tmp_path):
     for result in tmp_path.rglob("seed*.json"):
         result.unlink()
     out = assert_done(smoke(tmp_path, "msp"))
-    assert f"'{path}' has learned from other data: its 'labelled.y' was another" in out
+    assert f"'{path}' was trained on other data: its 'labelled.y' differs" in out
     assert path.with_suffix(".pt.unreadable").exists()
     assert torch.load(path, weights_only=True)["seen"]["labelled.y"] == digest
 

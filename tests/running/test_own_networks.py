@@ -354,7 +354,7 @@ def test_options_and_the_network_count(write):
 # Refused before anything trains
 
 WRONG = {
-    "def f(): return 3": "'my_net.py:f' returns int, which is no torch.nn.Module; return a classifier",
+    "def f(): return 3": "'my_net.py:f' returns int, which is not a torch.nn.Module; return a classifier",
     "def f(): return nn.Conv2d(1, 2, 3)": "'my_net.py:f' gives 2 x 2 x 6 x 6 (torch.float32) for 2 images; return",
     "def f(): return nn.Flatten(0)": "'my_net.py:f' gives 128 (torch.float32) for 2 images; return a classifier",
     "def f(): return nn.LSTM(8, 3)": "'my_net.py:f' cannot read images of 1 x 8 x 8: ",
@@ -408,7 +408,7 @@ WRONG = {
         "'{path}' does not import: ModuleNotFoundError: No module named 'nowhere'"
     ),
     "import oodbench\nclass f(oodbench.Network):\n    def __init__(self): pass": (
-        "--model my_net.py:f: {path}:6: class f has an __init__ of its own; write @dataclass above it"
+        "--model my_net.py:f: {path}:6: class f has its own __init__; write @dataclass above it"
     ),
 }
 
@@ -501,7 +501,7 @@ def test_a_network_is_loaded_with_its_file_which_must_be_as_it_was(ran, tmp_path
     changed = tmp_path / "my_net.py"
     changed.write_text(NET.replace("F.max_pool2d", "F.avg_pool2d"))  # whose weights have the same shapes
     code = result.config.code["network"]
-    assert f" here and was {code}; bring its file as it was" in refusal(package.load, result)
+    assert f" here and was {code}; restore its file" in refusal(package.load, result)
     changed.write_text(NET)
     assert provenance.weights_digest(trained.of(result).model) == result.weights
 

@@ -52,7 +52,7 @@ def test_without_ray_one_line_says_how_to_install_it(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "options, says",
     [
-        (["--on", "ray", "--keep-outputs"], "--on ray takes no --keep-outputs"),
+        (["--on", "ray", "--keep-outputs"], "leave out --keep-outputs with --on ray"),
         (["--on", "ray://h1:10001", "--timeout", "9"], "leave out --timeout"),
         (["--on", "ray", "--device", "cuda:1"], "choose --device auto, cpu or cuda"),
         (["--on", "ray:"], "names no cluster"),
@@ -340,7 +340,7 @@ def test_a_worker_killed_while_training_is_replaced_and_numbers_stay(two_nodes, 
     os.kill(int(training_begun(temporary, process).name), signal.SIGKILL)
     outcome = end(process)
     assert "raylet" not in outcome.out + outcome.err
-    assert "erm, seed 0: its process was killed (out of memory?), or its node went; tried again" in outcome.err
+    assert "erm, seed 0: its process was killed (out of memory?), or its node was lost; tried again" in outcome.err
     assert_done(outcome)
     assert numbers(tmp_path / "results") == long and not left_over(temporary)
 

@@ -92,9 +92,9 @@ def test_seeds_are_written_in_several_ways(given, numbers):
         ({"seeds": "0,a"}, "'0,a' is not a list of seeds; write whole numbers, as in --seeds 0,1,2 or 0-4"),
         ({"seeds": [-1]}, "seed -1 is negative; seeds are whole numbers from 0"),
         ({"seeds": 0}, "no seed given; name at least one, for example --seeds 0,1,2"),
-        ({"seeds": True}, "True is no number of seeds; write seeds=3 or seeds=[0, 1, 2]"),
+        ({"seeds": True}, "True is not a number of seeds; write seeds=3 or seeds=[0, 1, 2]"),
         ({"methods": " , "}, "no method given; name at least one, for example --methods msp,knn"),
-        ({"draws": 0}, "0 draws are none; choose --draws 1, which is what the suite says, or more"),
+        ({"draws": 0}, "--draws 0 is out of range; choose 1, which is what the suite says, or more"),
         ({"metods": "msp"}, "unknown part of a request 'metods'; did you mean 'methods'?"),
         (
             {"settings": ["a"], "semantic": ["b"]},
@@ -126,7 +126,9 @@ def test_a_comma_outside_brackets_and_quotes_makes_a_grid(assignment, values):
 def test_grids_are_combined_and_sections_take_one_value():
     planned = plan(request(methods="scone,knn", settings="unseen-digits", set=["scone.margin=-1,-2", "knn.k=3,4"]))
     assert [cell.method.label for cell in planned.cells] == ["scone,margin=-1", "scone,margin=-2", "knn,k=3", "knn,k=4"]
-    with pytest.raises(UserError, match="'recipe.lr=0.1' and others: a grid is of hyperparameters of methods; set one"):
+    with pytest.raises(
+        UserError, match="'recipe.lr=0.1' and others: only hyperparameters of methods can be a grid; set one"
+    ):
         plan(request(methods="msp", set=["recipe.lr=0.1,0.2"]))
 
 
@@ -201,7 +203,7 @@ def test_a_plan_of_other_code_or_data_is_refused(tmp_path):
     with pytest.raises(UserError, match="the key of 'unseen-digits / msp / seed 0' differs here"):
         Plan.from_json(json.dumps(values))
     for text in ("{}", "no plan", '{"request": 1, "cells": []}'):
-        with pytest.raises(UserError, match="this is not a plan of oodbench"):
+        with pytest.raises(UserError, match="this is not an oodbench plan"):
             Plan.from_json(text)
 
 
@@ -237,5 +239,5 @@ def test_a_done_result_with_older_metrics_is_rescored_and_not_run_again(tmp_path
     first.path.write_text(as_json(old))
     printed = assert_done(oodbench("run", "--preset", "smoke", "--methods", "msp", "--setting", "unseen-digits",
                                    "--results", tmp_path))  # fmt: skip
-    assert "1 done already, 0 to run" in printed and "metrics of 1 results were computed anew" in printed
+    assert "1 done already, 0 to run" in printed and "metrics of 1 results were recomputed" in printed
     assert read(first.path).metrics == first.metrics and read(first.path).written == first.written

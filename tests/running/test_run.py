@@ -670,15 +670,15 @@ def without(state, name):
 MISFITS = {
     "other classes": (
         lambda s: {**s, "head.weight": torch.zeros(10, 64), "head.bias": torch.zeros(10)},
-        "tells 10 classes apart, the suite has 8; choose other weights",
+        "has 10 classes, and the suite has 8; choose other weights",
     ),
     "other width": (
         lambda s: {**s, "head.weight": torch.zeros(8, 128)},
-        "is of another network: shape (8, 128) for 'head.weight', which has shape (8, 64) here",
+        "belongs to another network: shape (8, 128) for 'head.weight', which has shape (8, 64) here",
     ),
-    "a bias without length": (lambda s: {**s, "head.bias": torch.tensor(1.0)}, "is of another network: shape ()"),
-    "less": (lambda s: without(s, "head.weight"), "is of another network: nothing for 'head.weight'"),
-    "more": (lambda s: {**s, "tail.weight": torch.zeros(1)}, "is of another network: it has 'tail.weight'"),
+    "a bias without length": (lambda s: {**s, "head.bias": torch.tensor(1.0)}, "belongs to another network: shape ()"),
+    "less": (lambda s: without(s, "head.weight"), "belongs to another network: nothing for 'head.weight'"),
+    "more": (lambda s: {**s, "tail.weight": torch.zeros(1)}, "belongs to another network: it has 'tail.weight'"),
     "a tensor": (lambda s: torch.zeros(3), "holds no state dictionary; save model.state_dict()"),
     "numbers for names": (lambda s: {1: torch.zeros(3)}, "holds no state dictionary; save model.state_dict()"),
     "a number": (lambda s: {"head.bias": 3}, "holds no state dictionary; save model.state_dict()"),

@@ -179,11 +179,11 @@ def test_a_parent_that_fails_is_told_in_its_stage_and_by_the_results_of_the_othe
     [
         (["--shard", "0/4"], "there is no shard 0/4; the first number is from 1 to the second"),
         (["--shard", "5/4"], "there is no shard 5/4; "),
-        (["--shard", "1/100001"], "and that at most 100,000"),
-        (["--shard", "a/b"], "'a/b' is no shard; write its number and how many there are, as in --shard 3/16"),
-        (["--shard", "3"], "'3' is no shard; "),
-        (["--shard", "-1/4"], "'-1/4' is no shard; "),
-        (["--shard", "1/2/3"], "'1/2/3' is no shard; "),
+        (["--shard", "1/100001"], "which is at most 100,000"),
+        (["--shard", "a/b"], "'a/b' is not a shard; write its number and how many there are, as in --shard 3/16"),
+        (["--shard", "3"], "'3' is not a shard; "),
+        (["--shard", "-1/4"], "'-1/4' is not a shard; "),
+        (["--shard", "1/2/3"], "'1/2/3' is not a shard; "),
         (["--stage", "rest"], "--stage rest is for a part of a run; say which with --shard"),
         (["--shard", "1/2", "--stage", "all"], "unknown stage 'all'; choose --stage parents or --stage rest"),
         (["--shard", "1/2", "--stage", "rest", "--force"], "leave out --stage or --force"),
@@ -210,7 +210,7 @@ def test_a_request_file_may_be_done_in_parts_and_only_where_its_keys_hold(tmp_pa
     save([replace(whole, keys=plan(whole).keys, set=("recipe.epochs=2",))], tmp_path / "b.yaml")
     assert_refused(
         oodbench("run", "--request", tmp_path / "b.yaml", "--shard", "1/2"),
-        "keys differ from those of the plan: code, data or a file has changed since; submit it again",
+        "keys differ from those of the plan, because code, data or a file has changed since; submit it again",
     )
     values = json.loads(plan(whole).to_json())
     assert len(values["cells"]) == 8

@@ -143,7 +143,7 @@ def test_tasks_work_with_the_files_as_they_were_submitted(tmp_path, sbatch, monk
 def test_without_sbatch_one_line_says_so_and_names_the_other_way(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     outcome = smoke(tmp_path / "r", "msp", "--on", "slurm:partition=gpu")
-    assert_refused(outcome, "there is no sbatch here; ", "in parts on any queue with --shard I/N (docs/scale.md)")
+    assert_refused(outcome, "there is no sbatch here; ", "split the work on any queue with --shard I/N (docs/scale.md)")
     assert not (tmp_path / "r").exists()
 
 
@@ -179,14 +179,14 @@ def test_options_are_those_of_sbatch_and_a_comma_may_stand_in_a_value():
      "a=é", "Partition=gpu", "a=b#c", "a='b'", 'a="b"', "a=b\\c", "a=b&", "a=b>c", "-a=b", "a_b=c", ",", "a=b,,c=d\0"],
 )  # fmt: skip
 def test_what_is_no_option_of_sbatch_is_refused(options):
-    with pytest.raises(UserError, match="is no option of sbatch; write key=value without spaces") as error:
+    with pytest.raises(UserError, match="is not an option of sbatch; write key=value without spaces") as error:
         options_of(f"slurm:{options}")
-    assert "SBATCH" not in str(error.value).partition("' is no option")[2]
+    assert "SBATCH" not in str(error.value).partition("' is not an option")[2]
 
 
 @pytest.mark.parametrize("key", ["array", "dependency", "parsable", "wrap"])
 def test_what_oodbench_sets_itself_is_refused(tmp_path, key):
-    message = f"'{key}' is for oodbench to set; leave it out of --on slurm"
+    message = f"oodbench sets '{key}' itself; leave it out of --on slurm"
     assert_refused(smoke(tmp_path / "r", "msp", "--on", f"slurm:{key}=1"), message)
 
 
@@ -195,7 +195,9 @@ def test_slurm_with_a_shard_or_force_or_from_python_is_refused(tmp_path, sbatch)
 
     for more in (["--shard", "1/2"], ["--force"]):
         assert_refused(smoke(tmp_path / "r", "msp", "--on", "slurm", *more), "leave out --shard and --force")
-    with pytest.raises(UserError, match="are submitted by the command alone: oodbench run --on slurm:OPTIONS"):
+    with pytest.raises(
+        UserError, match="can only be submitted from the command line; use: oodbench run --on slurm:OPTIONS"
+    ):
         package.run(preset="smoke", methods="msp", results=tmp_path / "r", on="slurm")
     assert_refused(smoke(tmp_path / 'a"b', "msp", "--on", "slurm"), "choose a results folder with a plain name")
 

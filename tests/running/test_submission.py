@@ -116,7 +116,7 @@ def test_a_metric_that_is_no_number_does_not_hold(tmp_path, files, value):
 def test_a_metric_that_is_left_out_or_made_up_does_not_hold(tmp_path, files):
     for change in (lambda values: values["metrics"].pop("fpr95"), lambda values: values["metrics"].update(mine=1.0)):
         outcome = verified(tmp_path, changed(files, change))
-        assert outcome.status == 1 and "is missing, or cannot be known from the raw scores" in line_of(outcome)
+        assert outcome.status == 1 and "is missing, or cannot be computed from the raw scores" in line_of(outcome)
 
 
 def test_raw_scores_that_were_changed_give_other_metrics(tmp_path, files):
@@ -141,7 +141,7 @@ def test_labels_are_those_of_the_suite(tmp_path, files):
             arrays[f"{split}_labels"] = arrays[f"{split}_predictions"]
 
     outcome = verified(tmp_path, as_measured(with_scores(files, perfect)))
-    assert "SPLITS: " in line_of(outcome) and " labels of id images are not theirs; files, metrics" in line_of(outcome)
+    assert "SPLITS: " in line_of(outcome) and " labels of id images are wrong; files, metrics" in line_of(outcome)
 
 
 def test_fewer_or_other_images_than_the_suite_has_do_not_hold(tmp_path, files):
@@ -153,7 +153,7 @@ def test_fewer_or_other_images_than_the_suite_has_do_not_hold(tmp_path, files):
         for part in ("id", "covariate", "semantic"):
             values["data"]["parts"][part]["rows"] = 50
 
-    assert "its raw scores are of 50 " in line_of(verified(tmp_path, with_scores(files, fewer)))
+    assert "its raw scores are for 50 " in line_of(verified(tmp_path, with_scores(files, fewer)))
     both = as_measured(changed(with_scores(files, fewer), stated))
     assert "SPLITS: there are 50 id images; digits-c-smoke has 433" in line_of(verified(tmp_path, both))
     other = changed(files, lambda values: values["data"]["parts"]["semantic"].update(digest="0123456789abcdef"))
@@ -170,7 +170,7 @@ def test_a_fingerprint_that_nobody_knows_does_not_hold(tmp_path, files):
 
 def test_another_seed_than_the_one_that_ran_is_noticed(tmp_path, files):
     outcome = verified(tmp_path, changed(files, lambda values: values.update(seed=7)))
-    assert "mine: digits-c-smoke / photo-patches / mine / seed 0 is claimed and not there" in outcome.out
+    assert "mine: digits-c-smoke / photo-patches / mine / seed 0 is claimed but missing" in outcome.out
     line = line_of(outcome, "digits-c-smoke / photo-patches / mine / seed 7")
     assert "FILES: it is not among the cells that are claimed" in line
     assert "KEY: its random numbers are not those of seed 7" in line
@@ -178,7 +178,7 @@ def test_another_seed_than_the_one_that_ran_is_noticed(tmp_path, files):
 
 def test_a_seed_that_is_left_out_is_missing(tmp_path, files):
     outcome = verified(tmp_path, {name: each for name, each in files.items() if not name.startswith(FIRST)})
-    assert outcome.status == 1 and "seed 0 is claimed and not there" in outcome.out
+    assert outcome.status == 1 and "seed 0 is claimed but missing" in outcome.out
 
 
 def test_other_values_than_those_of_the_key_are_noticed(tmp_path, files):
@@ -199,7 +199,7 @@ def test_the_file_of_the_method_is_the_one_that_ran(tmp_path, files):
 
 def test_another_protocol_is_named_with_what_to_do(tmp_path, files):
     older = changed(files, lambda values: values["config"]["code"].update(loop="loop@0"))
-    assert "CODE: it came through 'loop@0', and this oodbench has loop@1; run it again" in line_of(
+    assert "CODE: it was computed with 'loop@0', and this oodbench has loop@1; run it again" in line_of(
         verified(tmp_path, older)
     )
     trainer = changed(files, lambda values: values["config"]["method"]["trainer"].update(code="erm@7"))
@@ -209,7 +209,7 @@ def test_another_protocol_is_named_with_what_to_do(tmp_path, files):
 def test_a_shipped_method_of_other_code_must_have_a_name_of_its_own(tmp_path, files):
     other = changed(files, lambda values: values["config"]["method"]["trainer"].update(code="erm@0123456789abcdef"))
     line = line_of(verified(tmp_path, other))
-    assert "CODE: 'erm' is a method of oodbench, and this is other code; give it a name of its own" in line
+    assert "CODE: 'erm' is a method of oodbench, and this code differs; give it another name" in line
     outcome = verified(tmp_path, {**files, "methods/knn.py": PLUGIN.encode()})
     assert "the method name 'knn' is taken by" in outcome.out and outcome.status == 1
 
@@ -228,10 +228,10 @@ def test_a_method_does_not_print_as_one_of_oodbench(tmp_path, files):
 
 def test_another_suite_or_division_of_images_does_not_hold(tmp_path, files):
     split = changed(files, lambda values: values["config"]["suite"]["splits"].update(semantic_test=0.9))
-    assert "SUITE: 'splits' is not as digits-c-smoke says" in line_of(verified(tmp_path, split))
+    assert "SUITE: 'splits' differs from that of digits-c-smoke" in line_of(verified(tmp_path, split))
     renamed = changed(files, lambda values: values.update(suite="/etc/passwd"))
     outcome = verified(tmp_path, renamed)
-    assert "'/etc/passwd' is no suite of oodbench's" in outcome.out and outcome.status == 1
+    assert "'/etc/passwd' is not a suite of oodbench" in outcome.out and outcome.status == 1
 
 
 def test_files_of_this_machine_are_not_looked_for(tmp_path, files):
@@ -287,7 +287,7 @@ def test_what_cannot_be_read_is_refused_in_one_line(tmp_path, files):
     (tmp_path / "text.zip").write_text("no zip")
     assert_refused(oodbench("verify", tmp_path / "text.zip"), "is damaged (BadZipFile")
     assert_refused(oodbench("verify", tmp_path / "nowhere.zip"), "cannot be read (No such file or directory)")
-    assert_refused(oodbench("verify", tmp_path), "is no submission: 'submission.json' cannot be read")
+    assert_refused(oodbench("verify", tmp_path), "is not a submission: 'submission.json' cannot be read")
     for text in (b"[]", b"{", b'{"x": 1}', b"[" * 100_000, b'{"schema": 99}'):
         archive = packed_again(tmp_path / "a.zip", {**files, "submission.json": text}, with_digests=False)
         assert_refused(oodbench("verify", archive), "'submission.json'")
@@ -301,7 +301,7 @@ def test_what_holds_is_taken_into_the_community_s_results(tmp_path, files):
     assert len(results) == CELLS and not problems
     assert {standing(result.path) for result in results} == {"verified"}
     assert assert_done(oodbench("verify", community / "mine")).endswith("no code of it was run\n")
-    assert_refused(oodbench("verify", archive, "--into", community), "is there already")
+    assert_refused(oodbench("verify", archive, "--into", community), "exists already")
     held = json.loads((community / "mine" / "submission.json").read_text())["verified"]
     assert held["oodbench"] == package.__version__ and ", ".join(held["held"]) + " hold" == HOLD
 
@@ -319,8 +319,8 @@ def test_a_folder_is_verified_like_an_archive_and_its_links_are_not_followed(tmp
     (community / "mine" / "notes.txt").write_text("mine")
     outcome = oodbench("verify", community / "mine")
     assert outcome.status == 1 and outcome.err == ""
-    assert "mine: 'link.json' is no file of a submission" in outcome.out
-    assert "mine: 'notes.txt' is no file of a submission" in outcome.out
+    assert "mine: 'link.json' is not a file of a submission" in outcome.out
+    assert "mine: 'notes.txt' is not a file of a submission" in outcome.out
 
 
 def test_the_standing_of_a_result_is_lost_when_anything_of_it_changes(tmp_path, files):
@@ -358,12 +358,12 @@ def test_a_submission_that_others_would_refuse_is_not_packed(tmp_path):
     first = next((results / "digits-c-smoke" / "photo-patches" / "mine").glob("seed0*.json"))
     text, scores = first.read_text(), first.with_suffix(".npz").read_bytes()
     first.with_suffix(".npz").unlink()
-    refused("others would refuse it", "seed 0: metrics: there are no raw scores beside it")
+    refused("verification would fail", "seed 0: metrics: it has no raw scores")
     first.with_suffix(".npz").write_bytes(scores)
     first.write_text(text.replace('"status": "ok"', '"status": "failed"').replace('"error": null', '"error": "no"'))
     refused("photo-patches / mine / seed 0 failed: no; run it again, or leave out")
     first.unlink()
-    refused("digits-c-smoke / photo-patches / mine / seed 0 is claimed and not there")
+    refused("digits-c-smoke / photo-patches / mine / seed 0 is claimed but missing")
     first.write_text(text)
     (tmp_path / "mine.py").write_text(PLUGIN.replace("-self", "-2 * self"))
     refused("code: the file of 'mine' is mine@", more=["--plugin", tmp_path / "mine.py"])
@@ -450,7 +450,7 @@ def test_what_nobody_here_knows_is_said_and_does_not_fail(tmp_path, monkeypatch)
     monkeypatch.setattr(known_images, "reference_results", list)
     for found in findings_of("pacs-cpu"):
         assert found.holds and set(found.unchecked) == {"data", "splits"}
-        assert found.unchecked["data"] == "what 'pacs' holds is not known here; get it with: oodbench data get pacs"
+        assert found.unchecked["data"] == "the content of 'pacs' is not known here; get it with: oodbench data get pacs"
         assert found.unchecked["splits"] == "no reference result has these id and covariate images"
     for found in findings_of("mnist-c"):  # whose official content is known
         assert "data" in found.held and set(found.unchecked) == {"splits"}

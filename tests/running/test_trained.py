@@ -149,7 +149,7 @@ def test_a_result_whose_labelled_images_are_others_is_refused(copy):
     values = json.loads(result.path.read_text())
     values["data"]["parts"]["labelled"]["digest"] = "0" * 16
     result.path.write_text(json.dumps(values))
-    with pytest.raises(UserError, match="the part 'labelled' is not what .* was made with; run it again with --force"):
+    with pytest.raises(UserError, match="the split 'labelled' differs from the one of .*; run it again with --force"):
         public.load(result.path, device="cpu")
 
 
@@ -217,18 +217,18 @@ def change(path, **values):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"training": "0" * 16}, "is of another training: its training is 0000000000000000, not "),
-        ({"seed": 7}, "is of another training: its seed is 7, not 0"),
-        ({"data": {"digits": "0" * 16}}, "is of another training: its images of 'digits' were others"),
+        ({"training": "0" * 16}, "belongs to another training: its training is 0000000000000000, not "),
+        ({"seed": 7}, "belongs to another training: its seed is 7, not 0"),
+        ({"data": {"digits": "0" * 16}}, "belongs to another training: its images of 'digits' differ"),
         ({"model": {"head.bias": torch.ones(2)}}, "holds the weights of another network"),
-        ({"model": 3}, "is damaged, or no file of weights"),
-        ({"surplus": 3}, "is damaged, or no file of weights"),
-        ({"log": {}}, "is damaged, or no file of weights"),
-        ({"log": [3]}, "is damaged, or no file of weights"),
-        ({"notes": []}, "is damaged, or no file of weights"),
-        ({"seconds": "long"}, "is damaged, or no file of weights"),
-        ({"seconds": float("nan")}, "is damaged, or no file of weights"),
-        ({"data": 3}, "is damaged, or no file of weights"),
+        ({"model": 3}, "is damaged, or not a file of weights"),
+        ({"surplus": 3}, "is damaged, or not a file of weights"),
+        ({"log": {}}, "is damaged, or not a file of weights"),
+        ({"log": [3]}, "is damaged, or not a file of weights"),
+        ({"notes": []}, "is damaged, or not a file of weights"),
+        ({"seconds": "long"}, "is damaged, or not a file of weights"),
+        ({"seconds": float("nan")}, "is damaged, or not a file of weights"),
+        ({"data": 3}, "is damaged, or not a file of weights"),
     ],
 )
 def test_weights_of_another_training_are_set_aside_and_trained_again(copy, values, message):
@@ -242,7 +242,7 @@ def test_weights_of_another_training_are_set_aside_and_trained_again(copy, value
     heard = Heard()
     again = execution.train_one(training, Workplace(copy, CPU, heard))
     (noted,) = heard.notes
-    assert re.search(f"{message}.*; it is '{path.name}.unreadable' now, and trained again", noted)
+    assert re.search(f"{message}.*; it was renamed to '{path.name}.unreadable', and the training starts over", noted)
     assert weights_digest(again.model) == result.weights and heard.trainings == [("scone", 1, 1)]
     assert path.with_suffix(".pt.unreadable").read_bytes() == changed
     assert weights_digest(trained.of(result).model) == result.weights

@@ -235,8 +235,8 @@ def test_an_order_carries_the_files_that_it_names(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--workers", "0"), "0 workers cannot be; choose --workers 1 to 1,024"),
-        (("--workers", "2000"), "2000 workers cannot be"),
+        (("--workers", "0"), "--workers 0 is out of range; choose 1 to 1,024"),
+        (("--workers", "2000"), "--workers 2000 is out of range"),
         (("--workers", "two"), "--workers"),
         (("--per-device", "0"), "0 workers cannot share a device; choose --per-device 1 or more"),
         (("--timeout", "0"), "--timeout 0 leaves no time for anything; choose seconds above 0"),
@@ -417,7 +417,7 @@ def test_damaged_weights_that_two_workers_start_from_are_made_again(tmp_path):
     (path,) = (tmp_path / "r" / "weights").glob("*.pt")
     path.write_bytes(path.read_bytes()[:-1000])
     done = process(*command(tmp_path / "r", "scone,woods", "--workers", "2", settings=settings))
-    assert done.status == 0 and "is damaged, or no file of weights" in done.err, done.err
+    assert done.status == 0 and "is damaged, or not a file of weights" in done.err, done.err
     assert oodbench(*command(tmp_path / "one", "msp,scone,woods", settings=settings)).status == 0
     assert outcome(tmp_path / "r") == outcome(tmp_path / "one")
 

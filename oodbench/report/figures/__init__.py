@@ -18,10 +18,10 @@ FIGURES = {
     "tradeoff": "OOD accuracy against FPR, all methods",
     "ranks": "ranks of all methods, and which of them differ significantly",
     "roc": "ROC curves of semantic OOD, at most six methods",
-    "energies": "scores of the three test splits, methods beside each other",
+    "energies": "scores of the three test splits, methods side by side",
     "features": "scores and t-SNE of penultimate features; needs weights and data",
     "training": "loss, constraints and multipliers by epoch",
-    "margin": "accuracies and FPR against the margin, and the curve it is chosen by",
+    "margin": "accuracies and FPR against the margin, and the curve used to choose it",
     "ratio": "metrics against pi_c",
     "heatmap": "OOD accuracy under every covariate shift",
 }
@@ -61,7 +61,7 @@ def draw(
     from oodbench.report.figures.studies import Asked, NotDrawn
 
     if name in OF_TRAININGS and study.is_given:
-        raise NotDrawn("it shows what a training does, and these networks were given")
+        raise NotDrawn("it shows how a training went, and these networks were given")
     with style.applied():
         asked = Asked(methods, compared, width, is_titled)
         drawing: Drawing = import_module(f"{__name__}.{name}").draw(study, asked)
@@ -94,5 +94,5 @@ def draw_first(
         try:
             return draw(name, study, methods, width=width_in_inches(width), is_titled=titled)
         except NotDrawn as reason:
-            reasons.append(f"no {name} of {study.suite} / {study.setting}: {reason}")
+            reasons.append(f"no {name} figure for {study.suite} / {study.setting}: {reason}")
     raise UserError(reasons[0] if reasons else f"no results of suite '{suite}' in setting '{setting}'")

@@ -21,8 +21,9 @@ def drawing_of(comparison: Comparison) -> Drawing:
         figure = _figure(comparison)
     name = method_name(comparison.methods[comparison.baseline])
     caption = (
-        f"Methods minus {name} on {comparison.suite}, in points of percent, with 95 % intervals. Filled: p < .05 after "
-        f"Holm over the methods of a panel; of the arrows, the direction that is better. {' '.join(comparison.how)}"
+        f"Methods minus {name} on {comparison.suite}, in percentage points, with 95 % intervals. Filled markers: "
+        "p < .05 after Holm's correction over the methods of a panel. Arrows point in the better direction. "
+        f"{' '.join(comparison.how)}"
     )
     return Drawing(figure, caption, comparison.sources)
 
@@ -32,7 +33,7 @@ def _figure(comparison: Comparison) -> Figure:
     height = rows * (ROW * len(comparison.others) + 0.7) + 0.5
     figure = style.blank_figure(max(LEAST_WIDTH, WIDTH * columns + 1.2), height)
     name = method_name(comparison.methods[comparison.baseline])
-    figure.supxlabel(f"difference to {name} (points of percent)", fontsize=8)
+    figure.supxlabel(f"difference from {name} (percentage points)", fontsize=8)
     panels = figure.subplots(rows, columns, squeeze=False, sharey=True)
     for setting, row in zip(comparison.settings, panels, strict=True):
         for metric, axes in zip(comparison.metrics, row, strict=True):

@@ -27,8 +27,8 @@ PEAK = 0.71  # of a density, where the next one begins at 1
 STRIP = 0.52  # inches
 FAR = 5  # times the width of the bulk of ID and covariate scores: what lies beyond is in the outermost bar
 HOW = (
-    "Every density is scaled to its own peak; the outermost bars hold what lies beyond the axis. Higher is more OOD; "
-    "what lies right of the vertical line, the threshold of FPR, is flagged."
+    "Every density is scaled to its own peak, and the outermost bars hold the scores beyond the axis. Higher scores "
+    "are more OOD; scores to the right of the vertical line, the FPR threshold, are flagged."
 )
 
 
@@ -52,7 +52,7 @@ def draw(study: Study, asked: Asked) -> Drawing:
 def shown_splits(scored: Sequence[Mapping[str, Scored]]) -> list[str]:
     shown = [split for split in SPLITS if all(split in each for each in scored)]
     if len(shown) < 2:
-        raise NotDrawn("needs a covariate or a semantic set, and neither is there")
+        raise NotDrawn("needs a covariate or a semantic set, and this setting has neither")
     return shown
 
 

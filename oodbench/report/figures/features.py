@@ -54,9 +54,9 @@ def draw(study: Study, asked: Asked) -> Drawing:
     figure.legend(handles, labels, loc="outside lower center", ncols=len(SPLITS), markerscale=1.8)
     first = f"Scores (first {len(chosen)} panels) and t-SNE" if scored else "t-SNE"
     caption = (
-        f"{first} of penultimate features on {study.words}, seed {chosen[0].seed}: {test_splits_of(chosen[0])}; for "
-        f"t-SNE at most {FEATURE_ROWS} rows of each, drawn at random, the same for every method. Distances between far "
-        f"groups mean nothing.{f' {HOW}' if scored else ''}"
+        f"{first} of penultimate features on {study.words}, seed {chosen[0].seed}: {test_splits_of(chosen[0])}. t-SNE "
+        f"uses at most {FEATURE_ROWS} random images of each split, the same for every method. Distances between "
+        f"distant groups mean nothing.{f' {HOW}' if scored else ''}"
     )
     return Drawing(figure, caption, chosen)
 

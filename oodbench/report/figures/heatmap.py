@@ -31,12 +31,12 @@ Shift = tuple[str, int]  # covariate set and severity
 def draw(study: Study, asked: Asked) -> Drawing:
     """OOD accuracy under every covariate shift: kinds of corruption or domains, by method or by severity."""
     if study.first != study.setting:
-        raise NotDrawn(f"it is that of {study.first}")
+        raise NotDrawn(f"it is the same as that of {study.first}")
     values, results = _accuracies(study, asked)
     shifts = list(dict.fromkeys(shift for each in values.values() for shift in each))
     kinds, severities = list(dict.fromkeys(kind for kind, _ in shifts)), sorted({severity for _, severity in shifts})
     if len(shifts) < 2:
-        raise NotDrawn("needs two covariate sets or severities; run them with --covariate NAME, once for each")
+        raise NotDrawn("needs two covariate sets or severities; run each one with --covariate NAME")
     by_severity = len(severities) > 1
     most = MOST_PANELS if by_severity else max(2, int((asked.width - HEADS) / CELL))
     shown, remarks = at_most({method: results[method] for method in values}, most, asked)
@@ -120,6 +120,6 @@ def _caption(study: Study, names: Sequence[str], sources: Sequence[Result], seve
     over = f"Mean over up to {len(counts)} seeds" if len(counts) > 1 else "One seed"
     return (
         f"OOD accuracy of {listed(list(names))} under each covariate shift on {suite_in_words(study.results[-1])}{wild}"
-        f"{severity}. {over}, in percent; –: not run. Methods that share their networks are one, under the trainer's "
-        f"name.{study.when}"
+        f"{severity}. {over}, in percent; –: not run. Methods that share their networks are shown once, under the "
+        f"trainer's name.{study.when}"
     )

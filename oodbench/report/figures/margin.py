@@ -63,7 +63,7 @@ def draw(study: Study, asked: Asked) -> Drawing:
     sweep = _longest_sweep(study, asked.methods)
     labels = {each[0].method: _printed(margin) for margin, each in sweep.runs.items()}
     table = table_of({each[0].method: each for each in sweep.runs.values()})
-    table = replace(table, rows=[replace(row, heads=(f"margin {labels[row.method]}",)) for row in table.rows])
+    table = replace(table, rows=[replace(row, heads=(f"η = {labels[row.method]}",)) for row in table.rows])
     choices, how, remarks = _choices(sweep)
     method = sweep.display
     shown = [panel for panel in PANELS if any(metric.name in panel for metric in table.metrics)]
@@ -86,9 +86,10 @@ def draw(study: Study, asked: Asked) -> Drawing:
     if choices:
         _draw_choices(panels[:-1], panels[-1], choices, margins)
         caption += (
-            " out%: share of the mixed validation set that is flagged where 95 % of the ID validation rows are kept, "
-            f"{how}; the margin chosen just after its largest drop, or the first if none exceeds two standard errors, "
-            f"is {', '.join(_printed(each.chosen) for each in choices)} (dashed; one for each seed)."
+            " out%: share of the mixed validation set that is flagged at the threshold that keeps 95 % of the ID "
+            f"validation images, {how}. The margin is chosen just after the largest drop of out%, or is the first one "
+            "if no drop exceeds two standard errors. The chosen margins are "
+            f"{', '.join(_printed(each.chosen) for each in choices)} (dashed; one for each seed)."
         )
     return Drawing(figure, caption, [*sweep.results, *sweep.automatic], remarks)
 
@@ -109,7 +110,7 @@ def _longest_sweep(study: Study, methods: Sequence[str]) -> Sweep:
     by_margin = wanted.get(longest, {})
     numbers = {float(margin): runs for margin, runs in by_margin.items() if not isinstance(margin, str)}
     if len(numbers) < 2:
-        raise NotDrawn("needs a method under two margins; run it with --set METHOD.margin=VALUE, once for each")
+        raise NotDrawn("needs a method with two margins; run it with each one: --set METHOD.margin=VALUE")
     return Sweep(longest, dict(sorted(numbers.items(), reverse=True)), by_margin.get(AUTOMATIC, []))
 
 
@@ -131,9 +132,9 @@ def _choices(sweep: Sweep) -> tuple[list[MarginChoice], str, list[str]]:
     """How a margin is chosen, one for each seed, where that comes from, and why there are none."""
     recorded = _recorded_choices(sweep.automatic)
     if recorded:
-        return recorded, "as noted by the runs that chose", []
+        return recorded, "as recorded by the runs that chose the margin", []
     try:
-        return _recomputed_choices(sweep.runs), "computed again from the stored weights", []
+        return _recomputed_choices(sweep.runs), "recomputed from the stored weights", []
     except NotDrawn as reason:
         return [], "", [f"without out%: {reason}"]
 

@@ -38,7 +38,7 @@ def parts_of(result: Result, used: Sequence[str]) -> Parts:
     recorded = result.data.parts
     for name in used:
         if name not in recorded or recorded[name].digest != getattr(parts, name).digest:
-            raise NotDrawn(f"the part '{name}' is not what '{result.path}' was made with; run again with --force")
+            raise NotDrawn(f"the split '{name}' differs from the one of '{result.path}'; run again with --force")
     return parts
 
 

@@ -28,10 +28,10 @@ from oodbench.results.statistics import Column
 SHOWN = ("covariate_acc", "fpr95")
 ROW = 0.155  # inches
 TESTS = {  # by what they cover
-    "seeds and images": "Student's t, where the variance is that over seeds, plus what shared test images give all "
-    "seeds alike (bootstrap)",
-    "images": "under one seed a bootstrap of the test images, and McNemar's exact test for accuracies",
-    "seeds": "without raw scores Student's t over seeds alone",
+    "seeds and images": "Student's t, with the variance over seeds plus that from the test images that all seeds share "
+    "(bootstrap)",
+    "images": "with one seed, a bootstrap of the test images, and McNemar's exact test for accuracies",
+    "seeds": "without raw scores, Student's t over seeds only",
 }
 LANE = 0.035  # between bars, as a share of the ranks' axis
 
@@ -56,7 +56,7 @@ def draw(study: Study, asked: Asked) -> Drawing:
     runs = in_order(runs_by_method(study.results, asked.methods))
     rankings = [each for metric in SHOWN if (each := _ranking(METRICS[metric], runs)) is not None]
     if not rankings:
-        raise NotDrawn("needs two methods whose numbers differ, under a seed that both have; run more of them")
+        raise NotDrawn("needs two methods whose numbers differ and that share a seed; run more of them")
     is_wide = asked.width > 5 and len(rankings) > 1
     rows = [len(each.ranks) for each in rankings]
     height = ROW * (max(rows) if is_wide else sum(rows)) + 0.65 * (1 if is_wide else len(rankings))
@@ -146,19 +146,20 @@ def _draw_ranking(axes: Axes, ranking: Ranking) -> None:
 def _caption(study: Study, rankings: Sequence[Ranking]) -> str:
     titles = listed([metric_name(each.metric) for each in rankings])
     seeds = sorted({len(each.seeds) for each in rankings})
-    over = f"over the {' or '.join(map(str, seeds))} seeds that all methods have, and the range (line)"
+    over = f"over the {' or '.join(map(str, seeds))} seeds that all methods have (marker) and the range (line)"
     words = f"Ranks by {titles} on {study.words}: the mean {over}. " if seeds[-1] > 1 else (
-        f"Ranks by {titles} on {study.words}, under the one seed that all methods have. "
+        f"Ranks by {titles} on {study.words}, for the one seed that all methods have. "
     )  # fmt: skip
     if any(each.like_best or each.tied for each in rankings):
         tests = "; ".join(text for kind, text in TESTS.items() if any(kind in each.kinds for each in rankings))
         words += (
-            "A vertical bar joins methods of which no two differ significantly (Holm over all pairs of a panel); "
-            "filled markers are the best mean and what does not differ from it (Holm over the comparisons with it), as "
-            f"in tables. Tests are paired over the seeds and images that both have, two-sided at 5 %: {tests}."
+            "A vertical bar joins methods of which no two differ significantly (Holm's correction over all pairs of a "
+            "panel). Filled markers are the best mean and those that do not differ significantly from it (Holm's "
+            "correction over the comparisons with it), as in tables. Tests are paired over the seeds and images that "
+            f"both methods have, two-sided, at the 5 % level: {tests}."
         )
     else:
-        words += "There is nothing to test differences by: one seed, and no raw scores."
+        words += "Differences cannot be tested with one seed and no raw scores."
     if any(each.metric.name == "covariate_acc" for each in rankings):
-        words += " Accuracies belong to networks: scorers of one network are one row, under the name of its trainer."
+        words += " Accuracies do not depend on the scorer, so each network has one row, under the name of its trainer."
     return words + study.when

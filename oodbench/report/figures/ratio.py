@@ -44,7 +44,7 @@ def draw(study: Study, asked: Asked) -> Drawing:
         if len(by_ratio) > 1
     }
     if not flat:
-        raise NotDrawn("needs a method under two shares; run it with --setting SETTING,pi_c=VALUE")
+        raise NotDrawn("needs a method with two values of pi_c; run it with each one: --setting SETTING,pi_c=VALUE")
     flat, remarks = at_most(in_order(flat), len(LINES), asked)
     table = table_of(flat)
     count = len(table.metrics)

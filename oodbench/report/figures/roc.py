@@ -33,11 +33,11 @@ def draw(study: Study, asked: Asked) -> Drawing:
     need_sets(study, "semantic")
     runs = in_order(runs_by_method(study.results, asked.methods))
     if not runs:
-        raise NotDrawn("no run of these methods succeeded; name others, or run them again")
+        raise NotDrawn("no run of these methods succeeded; name other methods, or run them again")
     remarks = []
     best = sorted(runs, key=lambda method: -_auroc(runs[method]))
     if not asked.methods and len(runs) > MOST:
-        remarks.append(f"the {MOST} of {len(runs)} methods with the highest AUROC; --methods names others")
+        remarks.append(f"shows the {MOST} of {len(runs)} methods with the highest AUROC; choose others with --methods")
     shown = best if asked.methods else best[:MOST]
     curves = {method: [_counts(result) for result in runs[method]] for method in shown}
     rows = min(len(scores_of(runs[method][0])["id"].scores) for method in shown)
@@ -66,17 +66,17 @@ def draw(study: Study, asked: Asked) -> Drawing:
         ncols=1 if is_wide else 2, title="AUROC (%)", title_fontsize=7, handlelength=3,
     )  # fmt: skip
     counts = sorted({len(runs[method]) for method in shown})
-    band = ", and from the lowest to the highest seed (bands)" if has_bands else ""
-    several = f"Means over {' or '.join(map(str, counts))} seeds at each share of ID flagged{band}"
+    band = ", with bands from the lowest to the highest seed" if has_bands else ""
+    several = f"Curves are means over {' or '.join(map(str, counts))} seeds at each share of flagged ID images{band}"
     how = several if counts[-1] > 1 else "One seed"
     caption = (
-        f"ROC curves of {len(shown)} methods on {study.words}: {test_splits_of(runs[shown[0]][-1])}; semantic OOD is "
-        f"positive, covariate OOD left out. {how}. In brackets: {METRICS['auroc'].title}, the mean over seeds. The "
-        f"vertical line flags {100 * FLAGGED:g} % of ID; FPR is what a curve lacks there to 100 %. The horizontal axis "
-        "is logarithmic."
+        f"ROC curves of {len(shown)} methods on {study.words}: {test_splits_of(runs[shown[0]][-1])}. Semantic OOD is "
+        f"the positive class; covariate OOD is left out. {how}. Numbers in parentheses are {METRICS['auroc'].title}, "
+        f"the mean over seeds. The vertical line marks {100 * FLAGGED:g} % of ID images flagged; the distance of a "
+        "curve from 100 % there is its FPR. The horizontal axis is logarithmic."
     )
     if remarks:
-        caption += f" Shown are the {MOST} of {len(runs)} methods with the highest AUROC."
+        caption += f" The figure shows the {MOST} of {len(runs)} methods with the highest AUROC."
     return Drawing(figure, caption, [r for method in shown for r in runs[method]], remarks)
 
 

@@ -11,7 +11,7 @@ from oodbench.results.result import Result
 from oodbench.user_files import read_regular
 
 SPLITS = ("id", "covariate", "semantic")
-AGAIN = "make them again with --force"
+AGAIN = "run again with --force"
 LOG_LIMIT = 2**28  # bytes of a file
 
 

@@ -50,7 +50,7 @@ class Study:
     def when(self) -> str:
         """Where tables choose a checkpoint and figures do not: a sentence for the caption, or nothing."""
         chosen = any(result.domain_accuracies for result in self.results)
-        return " Networks are those at the end of training; a table selects a checkpoint." if chosen else ""
+        return " The networks are those at the end of training; tables select a checkpoint." if chosen else ""
 
     @property
     def is_given(self) -> bool:
@@ -138,7 +138,7 @@ def beside_each_other(study: Study, asked: Asked) -> list[Result]:
         runs = {method: every[method] for method in list(every)[:2]}
     if not runs:
         raise NotDrawn(
-            f"no successful results of {' or '.join(asked.methods) or 'any method'}; run some, or name others"
+            f"no run of {' or '.join(asked.methods) or 'any method'} succeeded; run some, or name other methods"
         )
     common = set.intersection(*({r.seed for r in each} for each in runs.values()))
     if not common:
@@ -157,7 +157,7 @@ def at_most(runs: dict[str, list[Result]], count: int, asked: Asked) -> tuple[di
         return runs, []
     first = [method for method in asked.compared if method in runs]
     kept = {*first, *[method for method in runs if method not in first][: count - len(first)]}
-    remark = f"shows {count} of {len(runs)} methods; --methods names others"
+    remark = f"shows {count} of {len(runs)} methods; choose others with --methods"
     return {method: each for method, each in runs.items() if method in kept}, [remark]
 
 
@@ -181,7 +181,7 @@ def by_network(runs: dict[str, list[Result]]) -> dict[str, list[Result]]:
 def need_sets(study: Study, *kinds: Literal["covariate", "semantic"]) -> None:
     absent = [kind for kind in kinds if all(getattr(r.config.setting, kind) == NONE for r in study.results)]
     if absent:
-        raise NotDrawn(f"needs a {' and a '.join(absent)} set, which is not there")
+        raise NotDrawn(f"needs a {' and a '.join(absent)} set, which this setting lacks")
 
 
 def table_of(runs: dict[str, list[Result]], metrics: Sequence[str] | None = None) -> Table:

@@ -152,7 +152,7 @@ def floor_of(results: Sequence[Result]) -> float:
 
 
 def log_words(floor: float) -> str:
-    return f"FPR is on a log scale, where 0 stands at half a row ({floor:.2g} %)."
+    return f"FPR is on a log scale, where 0 is drawn at half an image ({floor:.2g} %)."
 
 
 def log_percent(axes: Axes) -> None:
@@ -183,5 +183,5 @@ def test_splits_of(result: Result) -> str:
     names = {"id": in_words(result.config.suite.id.dataset), "covariate": shift_name(result)}
     names["semantic"] = in_words(setting.semantic)
     shown = [split for split in SPLITS if split == "id" or getattr(setting, split) != NONE]
-    rows = {split: f", {parts[split].rows:,} rows" if split in parts else "" for split in shown}
+    rows = {split: f", {parts[split].rows:,} images" if split in parts else "" for split in shown}
     return "; ".join(f"{TITLES[split]} ({names[split]}{rows[split]})" for split in shown)

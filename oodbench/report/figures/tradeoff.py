@@ -58,7 +58,7 @@ def draw(study: Study, asked: Asked) -> Drawing:
     if table is None or count < 2:
         raise NotDrawn("needs two methods with results; run more, for example --methods all")
     if count > 2 and len({point.at[1] for point in points}) == 1:
-        raise NotDrawn(f"all {count} methods score the same networks and have one accuracy; ranks shows their FPR")
+        raise NotDrawn(f"all {count} methods score the same networks and share one accuracy; ranks shows their FPR")
     crowd = crowded([point.at for point in points])
     is_wide = asked.width > 5
     height = 3.4 if crowd is None else 3.1 if is_wide else 5.4
@@ -95,19 +95,20 @@ def _said(
     """Caption, sources and remarks."""
     variants = sorted({r.method for r in study.results} - set(runs)) if not asked.methods else []
     nameless = len(points) - len({point for some in named for point in some})
-    zoom = " (b) enlarges the box of (a)." if has_zoom else ""
+    zoom = " (b) enlarges the box in (a)." if has_zoom else ""
     caption = (
-        f"OOD accuracy against FPR of {sum(len(p.names) for p in points)} methods on {study.words}; best is top left. "
-        f"No method is better in both than those on the dashed line (Pareto front).{zoom} {table.seeds_line} "
+        f"OOD accuracy against FPR of {sum(len(p.names) for p in points)} methods on {study.words}; the best is at the "
+        "top left. The dashed line is the Pareto front: no method beats those on it in both metrics."
+        f"{zoom} {table.seeds_line} "
         f"{' '.join(table.metric_definitions)}{study.when}"
     )
     remarks = []
     if nameless:
-        remarks.append(f"{nameless} points have no label; --methods chooses what to show")
-        caption += f" Labels of {nameless} points are left out, those far from the front."
+        remarks.append(f"{nameless} points have no label; choose what to show with --methods")
+        caption += f" Labels of {nameless} points far from the front are left out."
     if variants:
-        remarks.append(f"without {len(variants)} variants, see the caption; --methods names what to show")
-        caption += f" Left out: {', '.join(variants)}."
+        remarks.append(f"leaves out {len(variants)} variants, which the caption lists; --methods chooses what to show")
+        caption += f" These variants are left out: {', '.join(variants)}."
     return caption, [r for each in runs.values() for r in each], remarks
 
 

@@ -78,15 +78,14 @@ def _caption(
 ) -> str:
     names = listed([printed_name(runs[method][-1]) for method in logs])
     counts = sorted({len(each) for each in logs.values()})
-    several = f"Means over {' or '.join(map(str, counts))} seeds, and from the lowest to the highest seed (bands)"
-    words = (
-        f"Training of {names} on {study.words}. {several if counts[-1] > 1 else 'One seed'}, at the end of every epoch"
-    )
+    several = f"means over {' or '.join(map(str, counts))} seeds, with bands from the lowest to the highest seed"
+    over = several if counts[-1] > 1 else "of one seed"
+    words = f"Training of {names} on {study.words}. Values at the end of every epoch are {over}."
     if any(key in LIMITED for key in shown):
-        words += "; a constraint is met at or below its zero line"
+        words += " A constraint is met at or below its zero line."
     if "w" in shown:
-        words += "; w is the weight of the energy in the sigmoid, λ a multiplier"
-    return words + "."
+        words += " w is the weight of the energy in the sigmoid, and λ is a multiplier."
+    return words
 
 
 def _shown(logs: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]]) -> list[str]:

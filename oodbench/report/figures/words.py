@@ -1,11 +1,12 @@
 """Names that files and options go by in; the words that a reader of a figure sees out."""
 
 from oodbench.config.suite import NONE
-from oodbench.report.cells import plain
+from oodbench.report.names import method_name as method_name
+from oodbench.report.names import network_name as network_name
 from oodbench.report.spelling import in_words as in_words
 from oodbench.report.spelling import suite_in_words as suite_in_words
 from oodbench.results.metrics import Metric
-from oodbench.results.result import MethodRun, Result
+from oodbench.results.result import Result
 
 SPELLED_METRICS = {"OOD Acc.": "OOD accuracy", "ID Acc.": "ID accuracy"}
 
@@ -33,12 +34,6 @@ def is_corruption(result: Result) -> bool:
     )
 
 
-def method_name(method: MethodRun) -> str:
-    """SCONE (margin −2)."""
-    changed = ", ".join(method.changed).replace("=-", " −").replace("=", " ")
-    return plain(method.display) + (f" ({changed})" if changed else "")
-
-
 def metric_name(metric: Metric) -> str:
     return SPELLED_METRICS.get(metric.title, metric.title)
 
@@ -51,11 +46,3 @@ def axis_title(metric: Metric) -> str:
 def listed(names: list[str]) -> str:
     """a, b and c."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
-def network_name(method: MethodRun) -> str:
-    """Of what was trained, whichever scorer reads it."""
-    if method.name == method.trainer.name:
-        return method_name(method)
-    changed = ", ".join(f"{key} {value}" for key, value in sorted(method.trainer.changed.items())).replace(" -", " −")
-    return plain(method.trainer.display) + (f" ({changed})" if changed else "")

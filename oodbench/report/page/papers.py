@@ -33,7 +33,7 @@ def data_of(boards: list[Standings]) -> dict[str, Any]:
         tables += own
         if not own:
             full = newest.preset in FULL_SIZE
-            why = "no table of a paper has these cells" if full else "it is smaller than what papers report"
+            why = "no paper's table has these cells" if full else "it is smaller than what papers report"
             left_out.append({"board": some.board.id, "title": some.board.title, "why": why})
     return {"tables": tables, "left_out": left_out, "statuses": list(STATUSES)}
 
@@ -53,7 +53,7 @@ def _of_source(some: Standings, source: str) -> list[dict[str, Any]]:
         counts = [f"{s} {sum(v.status == s for v in own)}" for s in STATUSES if any(v.status == s for v in own)]
         label = sources.reference(source).source.label
         plain["verdict"] = (
-            f"Held against {label}: {', '.join(counts)}. {judged} cells of this board are judged together."
+            f"Compared with {label}: {', '.join(counts)}. Holm's correction covers {judged} cells of this board."
         )
         made.append(plain)
     return made

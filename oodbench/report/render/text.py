@@ -4,11 +4,9 @@ import textwrap
 
 from oodbench.report.render.panels import panels, shown_width
 from oodbench.report.sentences import BEST
-from oodbench.report.tables import Table, plain
+from oodbench.report.tables import IN_PERCENT, Table, plain
 
-WITHOUT_ERRORS = (
-    "What stands after ± is left out for want of width: a wider terminal shows it, and so do other formats."
-)
+WITHOUT_ERRORS = "The ± values do not fit here; a wider terminal or another format shows them."
 
 
 def to_text(table: Table, width: int | None = None) -> str:
@@ -21,7 +19,7 @@ def to_text(table: Table, width: int | None = None) -> str:
 
 def _text(table: Table, width: int | None, errors: bool) -> str:
     best = f"* {BEST}. " if any(cell.best for row in table.rows for cell in row.cells) else ""
-    unit = "In percent. " if table.definitions.startswith("In percent") else ""
+    unit = f"{IN_PERCENT} " if table.definitions.startswith(IN_PERCENT) else ""
     notes = [f"({letter}) {plain(note)}" for note, letter in table.marks.items()]
     below = [
         [f"{unit}{best}{table.counts_line}"],

@@ -40,8 +40,8 @@ QUIET = {
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # lines of other processes that it leaves out
 }
 GONE = {
-    "WorkerCrashedError": "its process was killed (out of memory?), or its node went",
-    "NodeDiedError": "its node is gone",
+    "WorkerCrashedError": "its process was killed (out of memory?), or its node was lost",
+    "NodeDiedError": "its node was lost",
     "OutOfMemoryError": "its node ran out of memory",
     "TaskCancelledError": "somebody canceled it",
 }
@@ -62,7 +62,9 @@ def check(asked: Request) -> None:
     address = address_of(asked.on or "")
     package()
     if asked.keep_outputs:
-        raise UserError("outputs stay on the disk of the machine that computes them; --on ray takes no --keep-outputs")
+        raise UserError(
+            "outputs stay on the disk of the machine that computes them; leave out --keep-outputs with --on ray"
+        )
     if asked.timeout is not None and address.startswith(CLIENT):
         raise UserError(
             f"a driver outside the cluster cannot tell how long a cell takes; leave out --timeout, or run on a machine "
@@ -194,7 +196,9 @@ class Ray:
             self._ray.wait([*begun], timeout=seconds, fetch_local=False)
             ready, _ = self._ray.wait([*begun], num_returns=len(begun), timeout=0, fetch_local=False)
         except (self._ray.exceptions.RayError, ConnectionError) as error:
-            raise UserError(f"the connection to Ray is lost ({said(error)}); the same command goes on") from None
+            raise UserError(
+                f"the connection to Ray is lost ({said(error)}); the same command resumes the run"
+            ) from None
         return [begun[each] for each in ready]
 
     def _listen(self, hear: Send) -> None:
@@ -221,7 +225,7 @@ class Ray:
             if NO_IMPORT not in str(error):
                 raise  # a bug of ours: what a component does wrong fails its cells
             why = str(error).strip().splitlines()[-1]
-            yield tasks.Refused(f"a node of the Ray cluster cannot import what it shall run ({why}); {INSTALL}")
+            yield tasks.Refused(f"a node of the Ray cluster cannot import what it should run ({why}); {INSTALL}")
             return
         except errors.RayError as error:
             del self._under_way[name]

@@ -56,11 +56,11 @@ def options_of(on: str) -> dict[str, str]:
             continue
         if not equals or not KEY.fullmatch(key) or not VALUE.fullmatch(value):
             raise UserError(
-                f"'{shortened(word)}' is no option of sbatch; write key=value without spaces and signs of the shell, "
+                f"'{shortened(word)}' is not an option of sbatch; write key=value without spaces and shell characters, "
                 "as in --on slurm:partition=gpu,gres=gpu:1,time=4:00:00"
             )
         if key in OWN:
-            raise UserError(f"'{key}' is for oodbench to set; leave it out of --on slurm")
+            raise UserError(f"oodbench sets '{key}' itself; leave it out of --on slurm")
         options[key] = value
     return options
 
@@ -114,8 +114,8 @@ def check(asked: Request) -> None:
     options_of(asked.on or "")
     if shutil.which("sbatch") is None:
         raise UserError(
-            "there is no sbatch here; submit where Slurm is, or do the work in parts on any queue with --shard I/N "
-            "(docs/scale.md)"
+            "there is no sbatch here; submit where Slurm is installed, or split the work on any queue with "
+            "--shard I/N (docs/scale.md)"
         )
 
 

@@ -165,16 +165,16 @@ class Detector(nn.Module):
             raise UserError("there are no images; give at least one")
         channels, size = self.card.network.input[0], self.preprocessing.size
         if rows.shape[1] != channels:
-            raise UserError(f"the images have {rows.shape[1]} channels, the network takes {channels}; convert them")
+            raise UserError(f"the images have {rows.shape[1]} channels, and the network takes {channels}; convert them")
         if rows.dtype == torch.uint8:
             if self.preprocessing.stated_by == ALREADY.stated_by:
                 raise UserError(
-                    "this detector was fitted on images that were preprocessed already, and these are uint8 pixels; "
-                    "give floats that are prepared as those were"
+                    "this detector was fitted on preprocessed images, and these are uint8 pixels; give floats that are "
+                    "preprocessed in the same way"
                 )
             if size is not None and tuple(rows.shape[2:]) != size:
                 given, wanted = (" x ".join(map(str, each)) for each in (rows.shape[2:], size))
-                raise UserError(f"the images are {given} pixels, the network takes {wanted}; resize them")
+                raise UserError(f"the images are {given} pixels, and the network takes {wanted}; resize them")
         return rows
 
     def __repr__(self) -> str:
@@ -187,7 +187,7 @@ class Detector(nn.Module):
         card = self.card
         if self._threshold != card.threshold.value:
             raise UserError(
-                f"the threshold was set to {self._threshold:g}, and what would be stored was measured at "
+                f"the threshold was set to {self._threshold:g}, and the shares that would be stored were measured at "
                 f"{card.threshold.value:g}; set it again after loading, or fit with another keep"
             )
         tensors = detector_networks.tensors_of(self.model, card.network, card.preprocessing)
@@ -230,7 +230,7 @@ class Detector(nn.Module):
             raise
         except Exception as error:
             name = self.card.scorer.name
-            raise UserError(f"the fitted {name} does not go with the network ({said(error)}); {AGAIN}") from error
+            raise UserError(f"the fitted {name} does not fit the network ({said(error)}); {AGAIN}") from error
 
 
 def _component(card: ScorerCard, registry: Registry) -> Component:
@@ -242,7 +242,7 @@ def _component(card: ScorerCard, registry: Registry) -> Component:
     found = scorers[card.name]
     here = identity.of_card(found)
     if here != card.code:
-        raise UserError(f"fitted by {card.code}, this oodbench has {here}; {AGAIN}")
+        raise UserError(f"fitted by {card.code}, and this oodbench has {here}; {AGAIN}")
     try:
         values = {name: decoded(value, {}) for name, value in card.values.items()}
         if values.keys() != found.parameters.keys():

@@ -128,10 +128,10 @@ def check_place(path: Path) -> None:
     if not os.path.lexists(path):
         return
     if not path.is_dir() or path.is_symlink():
-        raise UserError(f"'{path}' is there and no folder of a detector; choose another name")
+        raise UserError(f"'{path}' exists and is not a detector's folder; choose another name")
     others = sorted({entry.name for entry in os.scandir(path)} - {JSON, TENSORS})
     if others:
-        raise UserError(f"'{path}' holds '{shortened(others[0])}', which is of no detector; choose another folder")
+        raise UserError(f"'{path}' holds '{shortened(others[0])}', which belongs to no detector; choose another folder")
 
 
 def _put(work: Path, path: Path) -> None:
@@ -204,14 +204,16 @@ def read(path: Path) -> Stored:
     """What `write` wrote, on the CPU; UserError for anything else."""
     path = Path(path)
     if not path.is_dir() or not (path / JSON).exists():
-        raise UserError(f"'{path}' is no detector: it has no {JSON}; make one with: oodbench fit ... --out {path.name}")
+        raise UserError(
+            f"'{path}' is not a detector: it has no {JSON}; make one with: oodbench fit ... --out {path.name}"
+        )
     file = _read_json(path)
     try:
         found = _sha256(path / TENSORS)
     except OSError as error:
         raise UserError(f"'{path / TENSORS}' cannot be read ({error.strerror}); {AGAIN}") from None
     if found != file.sha256:
-        raise UserError(f"'{path / TENSORS}' is damaged or of another detector (its digest differs); {AGAIN}")
+        raise UserError(f"'{path / TENSORS}' is damaged or belongs to another detector (its digest differs); {AGAIN}")
     try:
         contents = safetensors.torch.load_file(path / TENSORS)
         if {*file.orders, *file.complex} - contents.keys():

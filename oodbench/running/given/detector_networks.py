@@ -43,7 +43,7 @@ def rebuilt(stored: Stored, model: nn.Module | str | None) -> Classifier:
     card = stored.card.network
     expected = stored.tensors.get(PROBE)
     if expected is None or expected.ndim != 2:
-        raise _another(card, "nothing is stored to prove it by")
+        raise _another(card, "nothing is stored to verify it with")
     module = _architecture(card, model, classes=expected.shape[1])
     _load(module, stored.below(NETWORK), card)
     classifier = _classifier(module, card).eval().requires_grad_(False)
@@ -61,7 +61,7 @@ def rebuilt(stored: Stored, model: nn.Module | str | None) -> Classifier:
     if expected.shape != logits.shape:
         raise _another(card, "it has another number of outputs")
     if not torch.allclose(logits, expected, rtol=0.0, atol=SAME * float(expected.abs().max()), equal_nan=True):
-        raise _another(card, "with the same weights it computes other logits")
+        raise _another(card, "it computes different logits with the same weights")
     return classifier
 
 
@@ -73,7 +73,7 @@ def _architecture(card: NetworkCard, model: nn.Module | str | None, classes: int
     if card.spec is None:
         example = card.text if card.text.partition(":")[0].endswith(".py") else "my_net.py:build"
         raise UserError(
-            f"the network '{card.text}' is not stored as code; bring it: predict --model {example}, or "
+            f"the network '{card.text}' is not stored as code; give it again: predict --model {example}, or "
             "Detector.load(path, model=...)"
         )
     return given_models.rebuild(card.spec)
@@ -115,7 +115,7 @@ def _shapes(module: nn.Module) -> dict[str, torch.Size]:
 
 
 def _another(card: NetworkCard, why: str) -> UserError:
-    return UserError(f"this is not the network '{card.text}' that the detector was fitted with: {why}; bring that one")
+    return UserError(f"this is not the network '{card.text}' that the detector was fitted with: {why}; give that one")
 
 
 def _noise(card: NetworkCard) -> np.ndarray:

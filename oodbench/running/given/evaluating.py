@@ -76,7 +76,7 @@ def carry_out(asked: GivenRequest, reporter: Reporter) -> Evaluated:
             count += f" in {len(given.cases)} settings"
         reporter.note(f"{given.run.words}: {count} on {sizes} images; results go to {asked.folder}")
     else:
-        reporter.note(f"{given.run.words}: every result is there already; --force evaluates again")
+        reporter.note(f"{given.run.words}: all results exist already; evaluate again with --force")
     new = evaluate(left, reporter)
     every = [results.read(cell.path) for cell in cells]
     problem = _doubt(every, given.model.head.out_features)
@@ -124,7 +124,7 @@ def check_names(scorers: Sequence[str], registry: Registry, *others: str) -> Non
     known = [name for name, card in registry.cards.items() if card.kind == "Scorer"]
     for name in map(command_name, scorers):
         if "+" in name or (name in registry.cards and name not in known):
-            raise UserError(f"'{name}' is no scorer, and nothing is trained here; see: oodbench list methods")
+            raise UserError(f"'{name}' is not a scorer, and nothing is trained here; see: oodbench list methods")
         if name not in (*known, *others, *registry.broken):
             raise unknown("scorer", name, [*known, *others])
 
@@ -134,7 +134,7 @@ def choose_scorers(asked: GivenRequest, given: Given, registry: Registry) -> tup
     for assignment in asked.set:
         part = target_of(assignment).partition(".")[0]
         if part in SECTIONS:
-            raise UserError(f"'{assignment}' is for a training, and nothing is trained here; set values of scorers")
+            raise UserError(f"'{assignment}' is for training, and nothing is trained here; set values of scorers only")
     named = request(suite=given.suite.name, methods=",".join(asked.scorers or (ALL,)), set=asked.set)
     _, specs, names, left_out = choose_methods(named, given.suite, registry, None)
     chosen = []

@@ -64,13 +64,15 @@ def fit(asked: GivenRequest, scorer: str, keep: float, reporter: Reporter) -> Fi
 def _best(asked: GivenRequest, given: Given, registry: Registry, reporter: Reporter) -> Best:
     """By the rule of `results.best`, on results that nobody keeps."""
     if all(case.setting.semantic == NONE for case in given.cases):
-        raise UserError("the best scorer is that on semantic images; give --semantic, or name one: --scorer energy")
+        raise UserError(
+            "the best scorer is chosen on semantic images; give --semantic, or name a scorer: --scorer energy"
+        )
     scorers, _ = choose_scorers(asked, given, registry)
     with tempfile.TemporaryDirectory() as folder:
         cells = cells_of(replace(asked, results=folder), given, scorers)
         chosen = choose(evaluate(cells, _ScoringAlone(reporter)))
     if chosen is None:
-        raise UserError("no scorer gave scores of all semantic sets; name one: --scorer energy")
+        raise UserError("no scorer scored all semantic sets; name one: --scorer energy")
     return chosen
 
 

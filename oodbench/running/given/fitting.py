@@ -120,9 +120,9 @@ def _scorer_card(scorer: Component) -> ScorerCard:
 def _warnings(id_scores: SplitScores, count: int) -> list[str]:
     warnings = []
     if count < FEW:
-        warnings.append(f"{count} held-out ID images tell the kept share only roughly; {FEW} or more are better")
+        warnings.append(f"{count} held-out ID images estimate the kept share only roughly; {FEW} or more are better")
     if len(set(id_scores.scores.tolist())) == 1:
-        warnings.append("all held-out ID images have the same score, so that the threshold tells nothing")
+        warnings.append("all held-out ID images have the same score, so the threshold is meaningless")
     return warnings
 
 

@@ -37,7 +37,7 @@ from oodbench.running.reporting import Reporter
 SEED = 0  # of what lots decide: nothing is trained, so one is enough
 BATCH = 16  # images that a network is tried on
 NOT_TRAINED = Recipes(*[Recipe(epochs=0, batch_size=0, lr=0.0)] * 2)
-NO_NORMALIZATION = "its normalization is not known, so it is fed pixels in [0, 1]; set it with --mean and --std"
+NO_NORMALIZATION = "its normalization is unknown, so it gets pixels in [0, 1]; set it with --mean and --std"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def bring(asked: GivenRequest, num_classes: int | None, channels: int) -> GivenM
     """The network as its author wrote it, with its weights."""
     if isinstance(asked.model, nn.Module):
         if asked.weights is not None:
-            raise UserError("a module from Python has its weights; load them into it and leave out weights=")
+            raise UserError("a module from Python already has its weights; load them into it and leave out weights=")
         return from_module(asked.model, asked.name)
     if not isinstance(asked.model, str):
         raise UserError(f"a network is an nn.Module or a text such as timm:resnet18, not {type(asked.model).__name__}")
@@ -187,7 +187,7 @@ def check_labels(test: ImagePart, train: ImagePart, outputs: int) -> None:
     largest = int(max(test.labels.max(initial=0), train.labels.max(initial=0)))
     if largest >= outputs:
         raise UserError(
-            f"an ID image has the label {largest}, and the network tells {outputs} classes apart, from 0; "
+            f"an ID image has the label {largest}, and the network has {outputs} classes, counted from 0; "
             "give the network that was trained on these classes"
         )
 

@@ -60,8 +60,8 @@ def predict(detector: Detector, paths: Iterable[str | Prediction], batch: int = 
         raise UserError(f"--batch {batch} holds no images; choose 1 or more")
     if detector.preprocessing.stated_by == ALREADY.stated_by:
         raise UserError(
-            "this detector was fitted on images that were preprocessed already, and nobody can say how files become "
-            "such; give it prepared images in Python: oodbench.Detector.load(...)(images)"
+            "this detector was fitted on preprocessed images, and how to preprocess files is unknown; give it "
+            "preprocessed images in Python: oodbench.Detector.load(...)(images)"
         )
     for some in ahead(_decoded_batches(detector, iter(paths), batch)):
         yield _scored(detector, some)

@@ -47,21 +47,24 @@ class GivenRequest:
 
     def __post_init__(self) -> None:
         if (self.model is None) == (self.arrays is None):
-            raise UserError("give a network, --model, or a file of its outputs, --arrays; one of the two")
+            raise UserError("give either a network, --model, or a file of its outputs, --arrays")
         if self.arrays is not None:
-            _refuse(self, "a file of outputs says it all", "suite", "id", "train", "covariate", "semantic", "weights")
+            _refuse(
+                self, "a file of outputs has everything", "suite", "id", "train", "covariate", "semantic", "weights"
+            )
         elif self.suite is not None:
-            _refuse(self, "a suite has ID data of its own", "id", "train")
+            _refuse(self, "a suite has its own ID data", "id", "train")
             if PROBES in self.semantic.values():
-                raise UserError("a suite has semantic sets of its own; leave out --semantic probes, or --suite")
+                raise UserError("a suite has its own semantic sets; leave out --semantic probes, or --suite")
         elif self.id is None:
             raise UserError(
-                "what is ID? give --suite, or --id folder:PATH with a folder of images for each class (or --arrays)"
+                "there are no ID images; give --suite, --id folder:PATH with a folder of images for each class, or "
+                "--arrays"
             )
         if self.suite is None and (self.settings or self.preset or self.available):
             raise UserError("--setting, --preset and --available choose in a suite; give --suite, or leave them out")
         if self.cpu_threads is not None and self.cpu_threads < 1:
-            raise UserError(f"--cpu-threads {self.cpu_threads} is none; choose 1 or more")
+            raise UserError(f"--cpu-threads {self.cpu_threads} is out of range; choose 1 or more")
 
     @property
     def folder(self) -> Path:

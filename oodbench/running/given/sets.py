@@ -39,7 +39,7 @@ from oodbench.running.given.request import PROBES, UNNAMED, GivenRequest
 from oodbench.running.reporting import Reporter
 
 NOTHING_OOD = (
-    "there are no OOD images, so detection is not measured; --semantic probes brings some that every machine has"
+    "there are no OOD images, so detection is not measured; --semantic probes adds images that are always available"
 )
 PROBED = 500  # images of each probe
 

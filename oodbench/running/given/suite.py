@@ -39,7 +39,7 @@ def on_suite(asked: GivenRequest, reporter: Reporter) -> Given:
     source = suite.contents.id
     if source.embed is not None:
         raise UserError(
-            f"'{suite.label}' gives networks features of {source.embed} and no images; choose another suite, or --id"
+            f"'{suite.label}' gives networks features of {source.embed}, not images; choose another suite, or --id"
         )
     settings = choose_settings(request(suite=asked.suite, settings=asked.settings), suite, None)
     settings = _provided(suite, settings, asked, reporter)
@@ -87,7 +87,7 @@ def _provided(suite: Suite, settings: Sequence[Setting], asked: GivenRequest, re
     if problems and not asked.offline:
         problems = availability.obtain(problems, reporter.download)
     if problems and not asked.available:
-        more = f"; {len(problems) - 1} more cannot be had" if len(problems) > 1 else ""
+        more = f"; {len(problems) - 1} more are unavailable" if len(problems) > 1 else ""
         say = "; --available leaves out settings without data" if len(settings) > 1 else ""
         raise UserError(f"{next(iter(problems.values()))}{more}{say}")
     there = []
@@ -98,5 +98,5 @@ def _provided(suite: Suite, settings: Sequence[Setting], asked: GivenRequest, re
         else:
             there.append(setting)
     if not there:
-        raise UserError(f"the data of no setting is there; see: oodbench data status {asked.suite}")
+        raise UserError(f"no setting has its data here; see: oodbench data status {asked.suite}")
     return there

@@ -26,10 +26,10 @@ async function cell(state) {
     found.traceback ? h("pre", { tabindex: "0" }, found.traceback) : null,
     h("section", { class: "two" },
       h("div", null, h("h2", null, "Metrics"), metricsTable(found)),
-      found.scores ? scoresPart(found.scores, state.t) : h("p", { class: "quiet" }, "No raw scores lie beside this result.")),
+      found.scores ? scoresPart(found.scores, state.t) : h("p", { class: "quiet" }, "This result has no raw scores.")),
     found.scores?.curve ? h("section", null, h("h2", null, "What a threshold flags"), rocPart(found)) : null,
-    found.curves ? trainingPart(found.curves) : h("section", null, h("h2", null, "Training"), h("p", { class: "quiet" }, board.rows[row].given ? "The network was given: nothing was trained." : "No log of a training lies beside this result.")),
-    h("section", null, h("h2", null, "Make it again"), copyable(found.command), found.remarks.map((text) => h("p", { class: "quiet" }, text))),
+    found.curves ? trainingPart(found.curves) : h("section", null, h("h2", null, "Training"), h("p", { class: "quiet" }, board.rows[row].given ? "The network was given, so nothing was trained." : "This result has no training log.")),
+    h("section", null, h("h2", null, "Reproduce it"), copyable(found.command), found.remarks.map((text) => h("p", { class: "quiet" }, text))),
     provenance(found),
   ];
 }
@@ -38,7 +38,7 @@ function metricsTable(found) {
   return h("table", { class: "small" }, h("caption", { class: "unseen" }, "Metrics in percent"), h("tbody", null, found.metrics.map(([name, text]) => {
     const metric = index.metrics[name];
     return h("tr", { title: metric.summary }, h("th", { scope: "row" }, `${metric.title} ${metric.arrow}`), h("td", { class: "number" }, text));
-  })), found.epoch === undefined ? null : h("tfoot", null, h("tr", null, h("td", { colspan: 2, class: "quiet" }, `accuracies after epoch ${found.epoch}, which the selection chose`))));
+  })), found.epoch === undefined ? null : h("tfoot", null, h("tr", null, h("td", { colspan: 2, class: "quiet" }, `accuracies after epoch ${found.epoch}, which model selection chose`))));
 }
 
 function scoresPart(scores, chosen) {
@@ -65,14 +65,14 @@ function scoresPart(scores, chosen) {
   const part = h("div", { class: "scores" }, h("h2", null, "Scores"),
     picture, slider,
     h("div", { class: "beside" },
-      h("table", { class: "small" }, h("caption", null, "Flagged at the threshold ", value, ", %"),
+      h("table", { class: "small" }, h("caption", null, "Flagged at threshold ", value, ", %"),
         h("tbody", null, names.map((name) => h("tr", null, h("th", { scope: "row" }, h("i", { class: `dot ${name}` }), SPLITS[name], h("span", { class: "quiet" }, ` ${scores.splits[name].rows.toLocaleString("en-US")} images`)), shares[name])))),
-      scores.thresholds ? h("table", { class: "small" }, h("caption", null, "Exact figures, % flagged"),
+      scores.thresholds ? h("table", { class: "small" }, h("caption", null, "Exact shares flagged, %"),
         h("thead", null, h("tr", null, h("th", { scope: "col" }, "Threshold"), names.map((name) => h("th", { scope: "col", class: "number" }, SPLITS[name].replace(" OOD", ""))))),
         h("tbody", null, scores.thresholds.map((each) => h("tr", null,
           h("td", null, each.at === null ? "above all" : h("button", { type: "button", class: "plain", title: "Move the threshold here", onclick: () => { slider.value = toStep(each.at); say(each.at, each); keep(each.at); } }, number(each.at))),
           names.map((name) => h("td", { class: "number" }, hundredths(each[name]))))))) : null),
-    h("p", { class: "quiet" }, "A score at or above the threshold is flagged as OOD. Each density is drawn to its own height, from 257 quantiles, so a moved threshold is good to 0.4 %; the figures of the table are exact."));
+    h("p", { class: "quiet" }, "A score at or above the threshold is flagged as OOD. Each density has its own scale and is drawn from 257 quantiles, so shares at a moved threshold are accurate to 0.4 %. The shares in the table are exact."));
   say(start, exactAt(start));
   return part;
 }
@@ -93,7 +93,7 @@ function rocPart(found) {
     return linePlot({ title, x: percent(curve.id).slice(0, kept), xLabel: "ID flagged, %", unit: " %", height: 230, range: [0, 100], points: false,
       series: series.map((each) => ({ ...each, values: each.values.slice(0, kept) })) });
   };
-  return [h("div", { class: "panels" }, plot("ROC: flagged against ID flagged, %", 10000), plot("The same up to 10 % of ID", 1000)),
+  return [h("div", { class: "panels" }, plot("ROC: share flagged against share of ID flagged, %", 10000), plot("The same curves up to 10 % of ID", 1000)),
     h("p", { class: "quiet" }, auroc ? `The solid line is the ROC curve; its area is the AUROC, ${auroc[1]}. ` : "", "Covariate OOD images have known classes: a good detector flags few of them.")];
 }
 
@@ -121,6 +121,6 @@ function provenance(found) {
     list("Versions", { ...found.versions, commit: found.commit }, true),
     list("Notes", found.notes, true),
     list("Recipe", recipe), list("Suite", suite), list("Code", code),
-    list("Data fingerprints", found.data?.sets), list("Images of each part", found.data?.parts),
+    list("Data fingerprints", found.data?.sets), list("Images in each split", found.data?.parts),
     list("Keys", { key: found.key, variant: found.variant, training: found.training, weights: found.weights, written: found.written, seeds: found.seeds }));
 }

@@ -10,15 +10,15 @@ async function compare(state) {
     select("Method", methods, board.rows[a]?.method, (method) => go({ a: method, b: board.rows[b].method })),
     select("minus", methods, board.rows[b].method, (method) => go({ b: method, a: board.rows[a].method })),
     h("button", { type: "button", onclick: () => go({ a: board.rows[b].method, b: board.rows[a].method }) }, "Swap"));
-  if (a < 0) return [h("h1", null, "Compare"), toolbar, h("p", null, "This board has one method: there is nothing to compare it with.")];
+  if (a < 0) return [h("h1", null, "Compare"), toolbar, h("p", null, "This board has only one method, so there is nothing to compare.")];
   const names = [board.rows[a].name, board.rows[b].name];
   const metrics = USUAL.filter((name) => board.metrics.includes(name));
   return [
     h("h1", null, `${names[0]} − ${names[1]}`, h("small", null, `${listed.title}, ${board.columns[column].title}`)), toolbar,
-    a === b ? h("p", null, "A method is compared with itself; choose another.") : null,
+    a === b ? h("p", null, "You are comparing a method with itself; choose another one.") : null,
     differenceTable(board, pairs, metrics, [column], a, b, names),
     board.columns.length > 1 ? h("details", null, h("summary", null, "All settings"), differenceTable(board, pairs, metrics, board.columns.map((_, i) => i), a, b, names)) : null,
-    board.rows[a].network === board.rows[b].network ? h("p", { class: "quiet" }, "Both score one network under each seed: their accuracies are the same numbers.") : null,
+    board.rows[a].network === board.rows[b].network ? h("p", { class: "quiet" }, "Both methods score the same network for each seed, so their accuracies are identical.") : null,
     perSeed(board, metrics, column, a, b, names),
     await densities(state, listed, board, column, a, b),
   ];
@@ -40,17 +40,17 @@ function differenceTable(board, pairs, metrics, columns, a, b, names) {
   }));
   const heads = [...(columns.length > 1 ? ["Setting"] : []), "Metric", names[0], names[1], "Difference, 95 % interval", "p after Holm", "", "Interval over"];
   return [h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Differences" }, h("table", { class: "board" },
-    h("thead", null, h("tr", null, heads.map((text) => h("th", { scope: "col", class: [names[0], names[1], "Difference, 95 % interval", "p after Holm"].includes(text) ? "number" : null }, text || quiet("What holds"))))), h("tbody", null, rows))),
-    lacking ? h("p", { class: "said" }, pairs.every ? "A dash: the two share no seed here, or there is nothing to judge them by."
-      : `This board has more than 40 methods: intervals are shipped against ${board.rows[pairs.baseline].name} and the best of each column alone. Other pairs have the differences under each seed below, without an interval; oodbench compare --baseline makes it.`) : null,
-    columns.length > 1 ? null : h("p", { class: "quiet" }, `In points of percent, paired over the seeds and test images that both have. p is after Holm over all methods that are compared with ${names[1]}.`)];
+    h("thead", null, h("tr", null, heads.map((text) => h("th", { scope: "col", class: [names[0], names[1], "Difference, 95 % interval", "p after Holm"].includes(text) ? "number" : null }, text || quiet("Verdict"))))), h("tbody", null, rows))),
+    lacking ? h("p", { class: "said" }, pairs.every ? "A dash means that the two methods share no seed here, or that there is too little data to judge them."
+      : `This board has more than 40 methods, so the page holds intervals only against ${board.rows[pairs.baseline].name} and the best method of each column. For other pairs, the differences for each seed are below; oodbench compare --baseline computes their intervals.`) : null,
+    columns.length > 1 ? null : h("p", { class: "quiet" }, `Differences are in percentage points, paired over the seeds and test images that both methods have. p is corrected by Holm's method over all methods compared with ${names[1]}.`)];
 }
 
 function perSeed(board, metrics, column, a, b, names) {
   const seeds = [...new Set(metrics.flatMap((name) => Object.keys(board.numbers[name][column].values[a]).filter((seed) => seed in board.numbers[name][column].values[b])))].sort((s, t) => s - t);
-  if (!seeds.length) return h("p", { class: "said" }, "The two have no seed in common; run them with the same --seeds.");
-  return h("section", null, h("h2", null, "Under each seed"), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Differences under each seed" }, h("table", { class: "board" },
-    h("caption", { class: "unseen" }, `${names[0]} minus ${names[1]} under each seed, in points of percent`),
+  if (!seeds.length) return h("p", { class: "said" }, "The two methods share no seed; run them with the same --seeds.");
+  return h("section", null, h("h2", null, "For each seed"), h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Differences for each seed" }, h("table", { class: "board" },
+    h("caption", { class: "unseen" }, `${names[0]} minus ${names[1]} for each seed, in percentage points`),
     h("thead", null, h("tr", null, h("th", { scope: "col" }, "Metric"), seeds.map((seed) => h("th", { scope: "col", class: "number" }, `seed ${seed}`)))),
     h("tbody", null, metrics.map((name) => {
       const { values } = board.numbers[name][column];
@@ -58,7 +58,7 @@ function perSeed(board, metrics, column, a, b, names) {
         const [one, other] = [values[a][seed], values[b][seed]];
         return h("td", { class: "number" }, one === undefined || other === undefined ? "–" : hundredths(one - other, true));
       }));
-    })))), h("p", { class: "quiet" }, "Differences of the figures as they are printed."));
+    })))), h("p", { class: "quiet" }, "Differences are between the numbers as printed."));
 }
 
 async function densities(state, listed, board, column, a, b) {
@@ -68,11 +68,11 @@ async function densities(state, listed, board, column, a, b) {
   const found = await Promise.all([a, b].map(async (i) => (await cellChunk(listed, column, seed, i))[i]));
   const one = (i, { scores }) => {
     const title = h("h3", null, h("a", { href: addressOf({ view: "cell", board: listed.id, setting: board.columns[column].title, method: board.rows[i].method, seed }) }, board.rows[i].name));
-    if (!scores) return h("div", null, title, h("p", { class: "quiet" }, "No raw scores lie beside this result."));
+    if (!scores) return h("div", null, title, h("p", { class: "quiet" }, "This result has no raw scores."));
     const range = rangeOf(Object.values(scores.splits).map(quantilesOf)), at = scores.thresholds?.[2]?.at;
     return h("div", null, title, ridges(scores, { range, width: Math.min(520, document.getElementById("main").clientWidth), marker: at ?? undefined, label: `Densities of the scores of ${board.rows[i].name}` }).picture);
   };
   return h("section", null, h("h2", null, "Scores"), h("div", { class: "toolbar" }, select("Seed", seeds.map((each) => [String(each), String(each)]), String(seed), (next) => go({ seed: next }))),
     h("div", { class: "panels two" }, one(a, found[0]), one(b, found[1])),
-    h("p", { class: "quiet" }, "The line is the threshold of FPR, which flags about 5 % of ID. Scores of two methods have scales of their own."));
+    h("p", { class: "quiet" }, "The line is the FPR threshold, which flags about 5 % of ID images. Each method's scores have their own scale."));
 }

@@ -184,14 +184,14 @@ function boardTable(shown) {
       return sortButton(place.key, `${metric.title} ${metric.arrow}`, metric.higher);
     })));
   if (state.explain === "1") {
-    heads.push(h("tr", { class: "explained" }, h("td"), h("td", { class: "name" }, "In percent. A name leads to the cell behind its numbers."), each ? h("td", { class: "narrow" }) : null,
+    heads.push(h("tr", { class: "explained" }, h("td"), h("td", { class: "name" }, "Numbers are in percent. A method's name links to the details of its run."), each ? h("td", { class: "narrow" }) : null,
       places.map((place) => h("td", null, index.metrics[place.metric].summary, index.metrics[place.metric].judged ? "" : "; no interval here"))));
   }
   const body = h("tbody"), isLong = lines.length > PLAIN_ROWS;
   const table = h("table", { class: "board", "aria-rowcount": isLong ? lines.length + heads.length : null },
     h("caption", { class: "unseen" }, `${currentBoard(state).title}, in percent`), h("thead", null, heads), body);
   const scroll = h("div", { class: isLong ? "scroll long" : "scroll", tabindex: "0", role: "region", "aria-label": "Leaderboard" }, table);
-  if (!lines.length) body.append(h("tr", null, h("td", { colspan: width, class: "quiet" }, "No method fits.")));
+  if (!lines.length) body.append(h("tr", null, h("td", { colspan: width, class: "quiet" }, "No method matches.")));
   const make = (i) => tableLine(shown, lines[i], isLong ? i + heads.length + 1 : null, width);
   if (isLong) virtual(scroll, body, lines.length, width, make);
   else body.append(...lines.map((_, i) => make(i)));
@@ -281,14 +281,14 @@ function marginOf(margin) {
 }
 
 function legend(board, places, against, each) {
-  if (each) return h("p", { class: "quiet" }, "In percent, one line for each seed.");
+  if (each) return h("p", { class: "quiet" }, "Numbers are in percent, with one line for each seed.");
   const judged = places.some((place) => place.numbers.best);
   const marks = against >= 0
-    ? [h("span", { class: "better" }, "▲"), " better and ", h("span", { class: "worse" }, "▼"), ` worse than ${board.rows[against].name}, p < .05 after Holm over the rows of a column.`]
+    ? [h("span", { class: "better" }, "▲"), " better and ", h("span", { class: "worse" }, "▼"), ` worse than ${board.rows[against].name}, p < .05 after Holm's correction over the rows of a column.`]
     : judged ? [h("b", { class: "bold" }, "Bold"), `: ${index.best}.`] : [];
   const bare = places.filter((place) => !place.numbers.best).map((place) => index.metrics[place.metric].title);
-  return h("p", { class: "quiet" }, "In percent. ", marks,
-    bare.length ? ` Without intervals and marks here: ${[...new Set(bare)].join(", ")}; oodbench table --metrics has them.` : "");
+  return h("p", { class: "quiet" }, "Numbers are in percent. ", marks,
+    bare.length ? ` These columns have no intervals and marks here: ${[...new Set(bare)].join(", ")}; oodbench table --columns shows them.` : "");
 }
 
 function notesBelow(seen, board) {
@@ -309,6 +309,6 @@ function facts(listed) {
   const rest = Object.entries(listed.facts).filter(([name]) => !["oodbench", "torch", "device", "processor"].includes(name));
   return h("details", { class: "facts" },
     h("summary", null, h("span", null, h("b", null, "preset"), " ", listed.preset || "none"), short),
-    h("p", { class: "quiet" }, "All results of this board have this in common; results that differ in any of it are on another board."),
+    h("p", { class: "quiet" }, "All results on this board share these values; results that differ in any of them are on another board."),
     h("dl", { class: "pairs" }, rest.map(([name, value]) => [h("dt", null, name), h("dd", null, value)])));
 }

@@ -73,7 +73,7 @@ function footer() {
   const skipped = index.skipped ? ` ${many(index.skipped, "file")} could not be read and ${index.skipped === 1 ? "is" : "are"} left out.` : "";
   document.getElementById("foot").append(
     h("p", null, `${many(index.results, "result")} on ${many(index.boards.length, "board")}, made by oodbench ${index.version}.${skipped}`),
-    index.selection ? h("p", null, `Where domains are held out: ${index.selection.rule}, ${index.selection.means}.`) : "");
+    index.selection ? h("p", null, `Model selection where domains are held out: ${index.selection.rule}, ${index.selection.means}.`) : "");
 }
 
 async function start() {
@@ -81,7 +81,7 @@ async function start() {
   try {
     index = await chunk("index");
   } catch (error) {
-    document.getElementById("waiting").textContent = `The results cannot be read: ${error.message}. A browser of 2023 or later is needed.`;
+    document.getElementById("waiting").textContent = `The results cannot be read: ${error.message}. The page needs a browser from 2023 or later.`;
     return;
   }
   chunks.files = index.files;

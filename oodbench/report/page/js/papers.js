@@ -7,9 +7,9 @@ async function papers(state) {
   const { tables, left_out: leftOut } = await chunk("papers");
   const byBoard = Object.fromEntries(index.boards.map((each) => [each.id, each]));
   return [h("h1", null, "Papers"),
-    h("p", { class: "about" }, "Our numbers in the tables of papers, what is reported below them, and the verdict: agrees or differs where that is shown beyond chance, cannot tell where it is not. Only what was run at full size is held against a paper."),
-    tables.length ? tables.map((table) => paperTable(table, byBoard[table.board])) : h("p", { class: "said" }, "None of these results is in a table of a paper."),
-    leftOut.length ? h("details", { class: "facts" }, h("summary", null, `Not held against a paper: ${many(leftOut.length, "board")}`),
+    h("p", { class: "about" }, "These are the tables of papers with our numbers, the reported numbers below them, and a verdict. The verdict is “agrees” or “differs” where the results show it beyond chance, and “cannot tell” where they do not. Only runs at full size are compared with a paper."),
+    tables.length ? tables.map((table) => paperTable(table, byBoard[table.board])) : h("p", { class: "said" }, "None of these results is in a paper's table."),
+    leftOut.length ? h("details", { class: "facts" }, h("summary", null, `Not compared with a paper: ${many(leftOut.length, "board")}`),
       h("ul", null, leftOut.map((each) => h("li", null, h("a", { href: addressOf({ view: "leaderboard", board: each.board }) }, each.title), `: ${each.why}`)))) : null];
 }
 
@@ -38,7 +38,7 @@ function paperTable(table, listed) {
         h("tr", null, h("td", { colspan: table.heads.length }), table.settings.map((setting) => h("th", { colspan: table.metrics.length, scope: "colgroup", class: "setting" }, setting))),
         h("tr", null, table.heads.map((head) => h("th", { scope: "col", class: "name" }, head)), table.settings.flatMap(() => table.metrics.map(([title, summary]) => h("th", { scope: "col", class: "number", title: summary }, title))))),
       h("tbody", null, rows))),
-    table.verdict ? h("p", null, table.verdict) : h("p", { class: "said" }, "These numbers are of another setting: they compare in direction alone, and there is no verdict."),
+    table.verdict ? h("p", null, table.verdict) : h("p", { class: "said" }, "The reported numbers come from another setting, so they can be compared in direction only and there is no verdict."),
     table.missing ? h("p", { class: "quiet" }, `${many(table.missing, "row")} of the table ${table.missing === 1 ? "was" : "were"} not run.`) : null,
     notes.size ? h("dl", { class: "notes" }, [...notes].map(([note, mark]) => [h("dt", null, mark), h("dd", null, note)])) : null,
     sentencesBelow(table));

@@ -7,8 +7,8 @@ async function sweeps(state) {
   const head = [h("h1", null, "Sweeps", h("small", null, listed.title))];
   const toolbar = h("div", { class: "toolbar" }, boardFields(state, board), rowFields(state, board));
   if (!board.sweeps.length) {
-    return [...head, toolbar, h("p", null, "This board has no sweep: a method under two values of a hyperparameter, such as --set scone.margin=-1,-2; settings that differ in π_c; or several kinds of covariate shift."),
-      having.length ? h("p", null, "Boards that have one: ", having.map((each, i) => [i ? ", " : "", h("a", { href: addressOf({ view: "sweeps", board: each.id }) }, each.title)])) : null];
+    return [...head, toolbar, h("p", null, "This board has no sweep. A sweep is a method with two values of a hyperparameter, such as --set scone.margin=-1,-2; settings that differ in π_c; or several kinds of covariate shift."),
+      having.length ? h("p", null, "Boards with a sweep: ", having.map((each, i) => [i ? ", " : "", h("a", { href: addressOf({ view: "sweeps", board: each.id }) }, each.title)])) : null];
   }
   const column = columnOf(state, board);
   const draw = { hyperparameter: hyperparameterSweep, ratio: ratioSweep, corruptions: corruptionMap };
@@ -38,8 +38,8 @@ function ratioSweep(sweep, board, state) {
   const rows = board.rows.map((_, i) => i).filter((i) => fits(board.rows[i], state)
     && sweep.points.filter(([, column]) => board.numbers[board.metrics[0]][column].mean[i] !== null).length > 1);
   return h("section", null, h("h2", null, "Covariate share of the wild mixture, π_c", h("small", null, sweep.title)),
-    rows.length ? sweepPanels(board, sweep.points.map(([value]) => value), sweep.axis, rows.slice(0, 8).map((i) => ({ label: board.rows[i].name, at: (numbers) => sweep.points.map(([, column]) => numbers[column].mean[i]) }))) : h("p", null, "No method fits."),
-    rows.length > 8 ? h("p", { class: "said" }, `8 of ${rows.length} methods are drawn; choose a group, or search, for others.`) : null);
+    rows.length ? sweepPanels(board, sweep.points.map(([value]) => value), sweep.axis, rows.slice(0, 8).map((i) => ({ label: board.rows[i].name, at: (numbers) => sweep.points.map(([, column]) => numbers[column].mean[i]) }))) : h("p", null, "No method matches."),
+    rows.length > 8 ? h("p", { class: "said" }, `8 of ${rows.length} methods are drawn; choose a group or search to see others.`) : null);
 }
 
 function corruptionMap(sweep, board, state) {

@@ -6,7 +6,7 @@ async function tradeoff(state) {
   const toolbar = (more) => h("div", { class: "toolbar" }, boardFields(state, board), rowFields(state, board), more);
   const head = [h("h1", null, "Trade-off", h("small", null, `${listed.title}, ${board.columns[column].title}`))];
   const accuracy = board.numbers.covariate_acc?.[column], missed = board.numbers.fpr95?.[column];
-  if (!accuracy || !missed) return [...head, toolbar(), h("p", null, "This board has no FPR beside an accuracy under covariate shift: it needs a covariate and a semantic set.")];
+  if (!accuracy || !missed) return [...head, toolbar(), h("p", null, "This board lacks FPR or accuracy under covariate shift: the trade-off needs a covariate and a semantic set.")];
   const points = board.rows.map((row, i) => ({ row, i, x: missed.mean[i], y: accuracy.mean[i] }))
     .filter((point) => point.x !== null && point.y !== null && fits(point.row, state));
   const lowest = Math.min(...points.map((point) => point.x)), highest = Math.max(...points.map((point) => point.x));
@@ -16,9 +16,9 @@ async function tradeoff(state) {
   const front = board.front[column].filter((i) => points.some((point) => point.i === i));
   const shared = [...networksOf(points).values()].filter((some) => some.length > 1);
   return [...head, toolbar([scale, names]),
-    points.length ? h("div", { class: "wide" }, scatter(points, { accuracy, missed, front, log, bars: state.bars !== "0", listed, board, column })) : h("p", null, "No method fits."),
-    h("p", { class: "quiet" }, "In percent; bars are 95 % intervals, of FPR where fewer than 8 methods share a line. The line is the Pareto front: no other method has a higher accuracy and a lower FPR.",
-      shared.length ? ` A thin line joins methods that share one network under each seed, and so one accuracy: ${shared.map((some) => many(some.length, "method")).join(", ")}.` : ""),
+    points.length ? h("div", { class: "wide" }, scatter(points, { accuracy, missed, front, log, bars: state.bars !== "0", listed, board, column })) : h("p", null, "No method matches."),
+    h("p", { class: "quiet" }, "Numbers are in percent. Bars are 95 % intervals; those of FPR are drawn where fewer than 8 methods share a line. The stepped line is the Pareto front: no method beats those on it in both accuracy and FPR.",
+      shared.length ? ` A thin line joins methods that share one network per seed and therefore one accuracy: ${shared.map((some) => many(some.length, "method")).join(", ")}.` : ""),
     h("h2", null, "On the front"),
     h("ol", { class: "front" }, front.map((i) => h("li", null, board.rows[i].name, h("span", { class: "quiet" }, ` FPR ${hundredths(missed.mean[i])}, OOD Acc. ${hundredths(accuracy.mean[i])}`)))),
     sentencesBelow(board)];
@@ -106,7 +106,7 @@ function scatter(points, { accuracy, missed, front, log, bars, listed, board, co
   }
   const key = h("ul", { class: "key" }, groups.filter((g) => points.some((p) => p.row.group === g)).map((group) =>
     h("li", null, svg("svg", { width: 14, height: 14, class: `point g${groups.indexOf(group) % 6}`, "aria-hidden": "true" }, shape(groups.indexOf(group), 7, 7)), group || "Methods")));
-  return h("figure", null, picture, h("figcaption", null, key, unnamed ? h("p", { class: "quiet" }, `${many(unnamed, "name")} did not fit; point at a mark, or search, to see which it is.`) : null));
+  return h("figure", null, picture, h("figcaption", null, key, unnamed ? h("p", { class: "quiet" }, `${many(unnamed, "name")} did not fit; hover over a marker or search to see which method it is.`) : null));
 }
 
 const NAMED = 60; // of more methods than these only those on the front are named
