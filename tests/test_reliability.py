@@ -37,6 +37,27 @@ def test_only_what_stands_between_the_marks_is_written_anew(script):
     assert soak.between_marks(page, "new") == f"before\n{soak.BEGIN}\nnew\n{soak.END}\nafter\n"
 
 
+def test_the_table_names_kinds_as_the_page_does(script):
+    soak, campaign = script("soak"), script("campaign")
+    kinds = (
+        "damaged weights brought",
+        "damaged detectors under right seals",
+        "ends the process",
+        "killed at a checkpoint",
+    )
+    rows = soak.table([campaign.Tally(kind, 2, 1) for kind in kinds], seed=0).splitlines()
+    assert rows[2:] == [
+        "| trial | number | passed |",
+        "|---|---|---|",
+        "| damaged weights (`--weights`) | 2 | 1 |",
+        "| damaged detectors with matching seals | 2 | 1 |",
+        "| plugin ends the process | 2 | 1 |",
+        "| killed at a checkpoint | 2 | 1 |",
+    ]
+    page = soak.PAGE.read_text(encoding="utf-8")
+    assert all(row.rpartition(" | 2")[0] in page for row in rows[4:]) and rows[2] in page
+
+
 def test_a_sample_of_damaged_files_is_refused_in_one_line_or_read_as_if_whole(script, tmp_path):
     trials = list(script("files").campaign(150, 0, tmp_path))
     assert [(trial.kind, trial.name, trial.problem) for trial in trials if trial.problem] == []

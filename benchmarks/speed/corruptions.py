@@ -80,7 +80,7 @@ def peers(python: str, images: np.ndarray, names: list[str]) -> tuple[dict[str, 
 
 
 def rows(quick: bool) -> Iterator[Row]:
-    claims = {"all 19 corruptions": (list(KINDS), 25), "17 of them, not glass and frost": (WITHOUT_SLOWEST, 10)}
+    claims = {"all 19 corruptions": (list(KINDS), 25), "17 corruptions, without glass and frost": (WITHOUT_SLOWEST, 10)}
     python = os.environ.get("PEER")
     if python is None:
         for claim, (_, aim) in claims.items():

@@ -92,8 +92,8 @@ def rows(quick: bool) -> Iterator[Row]:
     }
     spent = least(sides, 1 if quick else TURNS)
     yield Row("oodbench, five scorers : a plain pass (few images)", spent["oodbench"] / spent["plain"])
-    yield Row("pytorch-ood, its five in one call : a plain pass", spent["together"] / spent["plain"])
-    yield Row("pytorch-ood, one at a time : a plain pass", spent["one at a time"] / spent["plain"])
+    yield Row("pytorch-ood, its five scorers in one call : a plain pass", spent["together"] / spent["plain"])
+    yield Row("pytorch-ood, one scorer at a time : a plain pass", spent["one at a time"] / spent["plain"])
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ def rows(quick: bool) -> Iterator[Row]:
             claim = f"speed of predict ({name}) : a bare loop over the same files"
             yield Row(claim, spent["bare"] / spent[name], aim, at_least=True)
         grown = growth(paths, times)
-        yield Row(f"memory of predict from {count:,} images to {count * times:,}", grown, 16, "MB")
+        yield Row(f"memory growth of predict from {count:,} to {count * times:,} images", grown, 16, "MB")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python benchmarks/speed/report.py      or: make speed
 
-Only what stands between the two marks is written anew; remarks around it stay.
+Only the text between the two marks is replaced; remarks around it stay.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def machine() -> str:
     except (OSError, StopIteration):
         pass
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    load = "" if os.getloadavg()[0] < 0.5 else f" The machine was not quiet: load {os.getloadavg()[0]:.1f}."
+    load = "" if os.getloadavg()[0] < 0.5 else f" The machine was not idle: load {os.getloadavg()[0]:.1f}."
     return f"{os.cpu_count()} cores ({model}), Python {platform.python_version()}, {packages}.{load}"
 
 

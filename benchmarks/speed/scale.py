@@ -71,7 +71,7 @@ def rows(quick: bool) -> Iterator[Row]:
     some = {size: parts(BANK, size // 3, GREY) for size in sizes}
     small, middle, large = least({str(n): lambda n=n: evaluate(some[n], CLOSED_FORM) for n in sizes}, turns).values()  # type: ignore[misc]
     late, early = (large - middle) / (sizes[2] - sizes[1]), (middle - small) / (sizes[1] - sizes[0])
-    yield Row(f"an image's cost up to {sizes[2]:,} : up to {sizes[1]:,}, five scorers", late / early, 1.1)
+    yield Row(f"cost per further image up to {sizes[2]:,} : up to {sizes[1]:,}, five scorers", late / early, 1.1)
 
     images, model = some[sizes[1]], network("lenet-bn", channels=1)
     every = (images.labelled, images.id, images.covariate, images.semantic)
@@ -79,15 +79,16 @@ def rows(quick: bool) -> Iterator[Row]:
     sides |= {str(n): lambda n=n: evaluate(images, SIX[:n]) for n in range(1, 7)}  # type: ignore[misc]
     spent = least(sides, turns)
     for n in range(1, 7):
-        names = "MSP" if n == 1 else f"{n} scorers, the last {SIX[n - 1]}"
+        names = "MSP" if n == 1 else f"{n} scorers, now with {SIX[n - 1]}"
         yield Row(f"small network, {names} : a plain pass", spent[str(n)] / spent["plain"])
 
     most = 2 * sizes[2]
     grown = peak("evaluation_memory", most) - peak("evaluation_memory", sizes[1])
-    yield Row(f"memory from {sizes[1]:,} to {most:,} test images, beyond them", grown, MEGABYTES, "MB")
+    yield Row(f"memory growth from {sizes[1]:,} to {most:,} test images, without the images", grown, MEGABYTES, "MB")
     banks = (1000, 2000) if quick else (20000, 200000)
     grown = peak("knn_memory", banks[1]) - peak("knn_memory", banks[0])
-    yield Row(f"memory of KNN from a bank of {banks[0]:,} to {banks[1]:,}, beyond it", grown, MEGABYTES, "MB")
+    claim = f"memory growth of KNN from a bank of {banks[0]:,} to {banks[1]:,}, without the bank"
+    yield Row(claim, grown, MEGABYTES, "MB")
 
 
 if __name__ == "__main__":

@@ -168,9 +168,9 @@ def simulate(cells: int, workers: int) -> Iterator[Row]:
     seconds = time.process_time() - began
     assert len(home.scored) == cells and set(home.scored.values()) == {1}, "a cell was lost, or done twice"
     print(f"{len(made):,} tasks, {home.lost:,} losses, {held / len(made) - before:,.0f} bytes a task", file=sys.stderr)
-    yield Row(f"makespan of {cells:,} cells on {workers:,} made workers : lower bound", engine.clock / bound, 1.10)
-    yield Row("CPU time of the scheduler and its loop, a task", 1000 * seconds / len(made), 1.00, "ms")
-    yield Row("memory of the schedule, a task", (held - before) / len(made) / 1000, unit="kB")
+    yield Row(f"makespan of {cells:,} cells on {workers:,} simulated workers : lower bound", engine.clock / bound, 1.10)
+    yield Row("CPU time of the scheduler and its loop, per task", 1000 * seconds / len(made), 1.00, "ms")
+    yield Row("memory of the schedule, per task", (held - before) / len(made) / 1000, unit="kB")
 
 
 def wall(*options: str, cores: set[int] | None = None) -> float:

@@ -125,14 +125,14 @@ def rows(quick: bool) -> Iterator[Row]:
     )
     yield Row(claim, spent["run"] / spent["plain"], 1.15)
     yield Row(
-        f"the same of a given network, {len(scorers)} scorers : a plain pass", spent["given"] / spent["plain"], 1.15
+        f"the same on a given network, {len(scorers)} scorers : a plain pass", spent["given"] / spent["plain"], 1.15
     )
 
     few = parts(bank=20, each=20 if quick else 128)
     count, theirs = peers(model, bank, few, package)
     few_tests = (few.id, few.covariate, few.semantic)
     spent = least({"plain": lambda: plain_pass(model, *few_tests), "theirs": theirs}, 1)
-    yield Row(f"pytorch-ood, {count} of these, one after the other : a plain pass", spent["theirs"] / spent["plain"])
+    yield Row(f"pytorch-ood, {count} of these scorers, one by one : a plain pass", spent["theirs"] / spent["plain"])
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def rows(quick: bool) -> Iterator[Row]:
             f"{folder}/results",
         ]
         commands = {"oodbench --help": (["--help"], 0.3), "oodbench list": (["list"], 0.3)}
-        commands[f"a finished plan, --methods {methods}"] = (run, 2.0)
+        commands[f"planning a finished run, --methods {methods}"] = (run, 2.0)
         for arguments, _ in commands.values():
             answer(arguments, environment)
         fastest = dict.fromkeys(commands, float("inf"))
