@@ -363,7 +363,7 @@ TRAINER_MISUSES = [
     ('needs = frozenset({"wlid"})', "unknown need 'wlid'; did you mean 'wild'?"),
     ('scorer = "knnn"', "says scorer = 'knnn': unknown method 'knnn'; did you mean 'knn'?"),
     ('scorer = "erm"', "says scorer = 'erm', which is a trainer; name a scorer"),
-    ('starts_from = "errm"', "says starts_from = 'errm': unknown method 'errm'; did you mean 'erm'?"),
+    ('starts_from = "errm"', "says starts_from = 'errm': unknown method 'errm'; did you mean 'erm' or 'eqrm'?"),
     ('starts_from = "knn"', "says starts_from = 'knn', which is a scorer; name a trainer"),
     ('starts_from = "smooth"', "starts from itself; name another trainer in starts_from"),
 ]
