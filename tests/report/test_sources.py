@@ -19,10 +19,11 @@ from oodbench.cli.reading import split_names
 from oodbench.config.registry import Registry
 from oodbench.config.suite import load, suite_files
 from oodbench.errors import UserError
-from oodbench.report import comparison, doubts, layouts, reported
+from oodbench.report import beside, comparison, doubts, layouts, reported
 from oodbench.report.comparison import bands
 from oodbench.report.numbers import Mark, Number
 from oodbench.report.render import render
+from oodbench.report.tables import build
 
 PARSER = _parser()
 SOURCES = {name: reported.reference(name) for name in reported.source_files()}
@@ -325,6 +326,26 @@ def test_check_knows_the_sources_and_refuses_what_cannot_be_checked(tmp_path):
     assert_refused(oodbench("check", folder, "--against", "xyz"), f"unknown source or results folder 'xyz'; {known}")
     refused = oodbench("check", save([run("digits-c")], tmp_path / "digits"), "--against", "graph-spectral")
     assert_refused(refused, "none of these results is in the graph-spectral paper: none of its suites was run at full size")
+
+
+def test_our_own_layout_names_the_source_of_what_the_paper_does_not_report():
+    results = [run(), run(method="ash", percent=(75.05, 94.84, 41.76, 90.16))]
+    (table,) = beside.with_reported(build(results), results)
+    ash = next(row for row in table.rows if row.method == "ash")
+    assert [entry.text for entry in ash.lines[2].entries] == ["0.00", "0.00", "+1.00", "0.00"]
+    assert table.reported_notes == ("Numbers of the graph-spectral paper are reported for: ASH.",)
+    (table,) = beside.with_reported(build(results[:1]), results[:1])
+    assert table.reported_notes == ()
+    dul = in_five_sets("dul")
+    (table,) = beside.with_reported(build(dul), dul)
+    assert table.reported_notes == (beside.NOTHING_REPORTED,)
+
+
+def test_a_stand_in_has_the_paper_s_numbers_alone():
+    options = {"semantic": "street-digits", "first": "street-digits", "preset": "cpu-effect"}
+    results = [run(method="ash", **options), run(**options)]
+    (table,) = beside.with_reported(build(results), results)
+    assert [bool(row.cells[0].reported) for row in table.rows] == [row.method == "scone" for row in table.rows]
 
 
 def test_the_page_shows_numbers_of_another_setting_without_a_verdict(tmp_path):
