@@ -6,6 +6,7 @@ import re
 import shlex
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 from command_line import assert_done, assert_refused, oodbench
@@ -26,6 +27,7 @@ from oodbench.report.render import render
 from oodbench.report.tables import build
 
 PARSER = _parser()
+PAGE = Path(__file__).parent.parent.parent / "docs" / "reported.md"
 SOURCES = {name: reported.reference(name) for name in reported.source_files()}
 GRAPH, DUL = SOURCES["graph-spectral"], SOURCES["dul"]
 EVERY_TABLE = [(name, table) for name, source in SOURCES.items() for table in source.source.tables]
@@ -362,3 +364,22 @@ def test_a_source_quotes_others_and_not_itself(tmp_path, monkeypatch):
     path.write_text(reported.source_files()["scone"].read_text().replace("quotes: [domainbed]", "quotes: [scone]"))
     with pytest.raises(UserError, match="'quotes.0': unknown source of reported numbers 'scone'"):
         reported.load(path)
+
+
+def test_the_commands_of_the_page_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save([run(method="graph-spectral", percent=(86, 93, 1, 99)), *in_five_sets()], tmp_path / "results")
+    commands = re.findall(r"^oodbench .*$", PAGE.read_text(encoding="utf-8"), flags=re.M)
+    assert len(commands) >= 4
+    for command in commands:
+        assert oodbench(*shlex.split(command)[1:]).status in ((0, 1) if " check " in command else (0,)), command
+
+
+def test_the_page_names_every_source_and_its_tables_and_counts_its_numbers():
+    text = PAGE.read_text(encoding="utf-8")
+    for name, source in SOURCES.items():
+        assert f"`{name}`" in text
+        count = re.search(rf"^\| `{name}` .*\| (\d+) \|", text, flags=re.M)
+        assert count and int(count[1]) == len(source.all), name
+    for name in COUNTED:
+        assert f"`{name}`" in text
