@@ -15,7 +15,7 @@ from oodbench.report.cells import Cell, mark_best
 from oodbench.report.lookup import ResultIndex
 from oodbench.report.numbers import SHOWN, Number
 from oodbench.report.origins import replaced
-from oodbench.report.reported import Layout, Reference
+from oodbench.report.reported import Columns, Layout, Reference, ReportedRow
 from oodbench.report.sentences import with_seeds
 from oodbench.report.spelling import suite_in_words
 from oodbench.report.tables import Row, Table, checked_seeds
@@ -191,7 +191,7 @@ def fill(
         method = index.method_of(row)
         cells = [
             replace(
-                index.cell(method, number.settings, metric, row),
+                index.cell(_method_in(column, row, method), number.settings, metric, row),
                 setting=" | ".join(number.settings),
                 decimals=max(2, number.decimals),
                 reported=(
@@ -199,7 +199,7 @@ def fill(
                     *(replace(other, is_of_preset=is_of_preset) for other in _differing(number, layout.reference)),
                 ),
             )
-            for number, (_, metric) in zip(reported, product(table.columns, metrics), strict=True)
+            for number, (column, metric) in zip(reported, product(table.columns, metrics), strict=True)
         ]
         grid.append(cells)
         heads = (group.name, row.label) if len(table.heads) > 1 else (row.label,)
@@ -220,6 +220,12 @@ def fill(
         marks_best=table.best,
         suite_in_words=suite_in_words(ledger.newest),
     )
+
+
+def _method_in(column: Columns, row: ReportedRow, method: str) -> str:
+    """The row's method as this column has it; otherwise the name under which the row was run."""
+    own = column.methods_of(row)
+    return method if own == tuple(row.methods) else own[0]
 
 
 def _has_values(result: Result, wanted: dict[str, str]) -> bool:

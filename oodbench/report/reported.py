@@ -40,6 +40,10 @@ class Columns:
 
     title: str
     settings: list[str] = field(default_factory=list)
+    methods: dict[str, str] = field(default_factory=dict)  # which a row's are here, where values differ by column
+
+    def methods_of(self, row: "ReportedRow") -> tuple[str, ...]:
+        return tuple(self.methods.get(method, method) for method in row.methods)
 
 
 @dataclass(frozen=True)
@@ -300,6 +304,11 @@ def _check(table: ReportedTable) -> None:
             for each in given:
                 if each not in known:
                     raise Misfit(("flags", i, name), f"'{each}' names none, or more than one")
+    named = {method for _, row in table.rows for method in row.methods}
+    for i, column in enumerate(table.columns):
+        for method in column.methods:
+            if method not in named:
+                raise Misfit(("columns", i, "methods"), f"'{method}' is the method of no row")
 
 
 def _numbers(source: Source, name: str, table: ReportedTable) -> list[list[Number]]:
@@ -323,7 +332,7 @@ def _numbers(source: Source, name: str, table: ReportedTable) -> list[list[Numbe
                 printed_in=f"Table {table.number}" if table.number else f"{source.label}'s table",
                 suite=table.suite,
                 settings=tuple(row.settings or column.settings),
-                methods=tuple(row.methods),
+                methods=column.methods_of(row),
                 metric=metric,
                 value=round(value / 100, decimals + 2),
                 error=None if error is None else round(error / 100, decimals + 2),

@@ -239,6 +239,11 @@ tables:
             ":14: 'tables.t.groups.0.rows.0.errors': expected points of percent from 0 to",
         ),
         ("    protocol: held-out\n", "", ":5: 'tables.t': expected the key 'protocol' or the key 'other_setting'"),
+        (
+            "settings: [a]",
+            "settings: [a], methods: {n: o}",
+            ":11: 'tables.t.columns.0.methods': 'n' is the method of no",
+        ),
         ("tables:", "quotes: [scoen]\ntables:", ":4: 'quotes.0': unknown source of reported numbers 'scoen'; did you"),
         (", settings: [a]", "", ":14: 'tables.t.groups.0.rows.0': expected a method, and settings here or in every"),
         (
