@@ -347,7 +347,9 @@ def test_check_knows_the_sources_and_refuses_what_cannot_be_checked(tmp_path):
     assert_refused(refused, f"unknown source or results folder 'graph-spectrl'; did you mean 'graph-spectral'? {known}")
     assert_refused(oodbench("check", folder, "--against", "xyz"), f"unknown source or results folder 'xyz'; {known}")
     refused = oodbench("check", save([run("digits-c")], tmp_path / "digits"), "--against", "graph-spectral")
-    assert_refused(refused, "none of these results is in the graph-spectral paper: none of its suites was run at full size")
+    assert_refused(
+        refused, "none of these results is in the graph-spectral paper: none of its suites was run at full size"
+    )
 
 
 def test_our_own_layout_names_the_source_of_what_the_paper_does_not_report():
