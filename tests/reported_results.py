@@ -52,10 +52,10 @@ def contents(suite, semantic):
     return replace(ours, defaults=Defaults(**SHARED[suite][1]), settings=[Column(semantic)])
 
 
-def everything(seeds=(0,)):
+def everything(seeds=(0,), source="scone"):
     """The whole paper, every cell as it reports it."""
     cells = {}
-    for number in reported.reference("scone").all:
+    for number in reported.reference(source).all:
         if len(number.settings) == 1 and number.metric != "out_share":
             place = (number.suite, number.settings[0], number.methods[0])
             cells.setdefault(place, {}).setdefault(number.metric, number.percent)

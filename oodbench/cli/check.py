@@ -45,7 +45,7 @@ def main(given: argparse.Namespace) -> int:
     else:
         other = Path(given.against)
         if not os.path.exists(other) and other.name == given.against:
-            raise unknown("source or results folder", given.against, source_names())
+            raise _unknown_source(given.against)
         if os.path.realpath(folder) == os.path.realpath(other):
             raise UserError(f"'{folder}' is compared with itself; name another folder after --against")
         ours = _outside(read_ledger(folder, given.beside), other, folder)
@@ -56,6 +56,12 @@ def main(given: argparse.Namespace) -> int:
     counts = Counter(verdict.status for verdict in verdicts)
     print(", ".join(f"{counts[status]} {status}" for status in STATUSES))
     return 1 if counts["differs"] or (given.complete and counts["missing"]) else 0
+
+
+def _unknown_source(name: str) -> UserError:
+    """Near misses and the list: the names of sources are few."""
+    error, known = unknown("source or results folder", name, source_names()), ", ".join(sorted(source_names()))
+    return error if known in str(error) else UserError(f"{error} known: {known}")
 
 
 def _of_collection(results: list[Result]) -> Ledger:
@@ -93,7 +99,8 @@ def _print(verdicts: list[Verdict]) -> None:
     for (suite, table), own in blocks.items():
         title = " ".join(filter(None, [suite, table]))
         if all(verdict.status == "missing" for verdict in own):
-            hint = f"; make them with: {layout(table).table.run}" if table else ""
+            command = layout(table).table.run if table else ""
+            hint = f"; make them with: {command}" if command else ""
             print(f"{title}: {len(own)} cells missing{hint}\n")
         else:
             print(f"{title}\n{_block(own)}\n")

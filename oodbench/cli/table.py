@@ -12,6 +12,7 @@ from oodbench.cli.reading import add_names, add_results, read_ledger, split_name
 from oodbench.errors import UserError, shortened
 from oodbench.files import write_text
 from oodbench.report import layouts, render, tables
+from oodbench.report.reported import layout_names, source_names
 from oodbench.report.sentences import AVERAGE
 from oodbench.results.metrics import METRICS
 from oodbench.results.selection import RULES, TRAINING_DOMAIN
@@ -58,8 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--layout",
         metavar="L",
-        help=f"a table of a paper: {', '.join(layouts.names()[:-1])}; {layouts.AUTO}: those of the SCONE paper that "
-        "DIR has results for (default: a layout of our own for every suite)",
+        help=f"a table of a paper: {', '.join(layout_names())}; the tables of a source that DIR has results for: "
+        f"{', '.join(source_names())}; {layouts.AUTO}: those of the SCONE paper, and ours for other suites (default: a "
+        "layout of our own for every suite)",
     )
     parser.add_argument(
         "--selection",

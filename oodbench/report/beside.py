@@ -1,7 +1,8 @@
-"""Tables of our own in, the same with what the paper reports in their cells out.
+"""Tables of our own in, the same with what papers report in their cells out.
 
-Where a setting of ours is a stand-in for one of the paper's, its numbers stand below ours without a difference, and a
-line says how the two differ: they compare in direction alone.
+A cell has the SCONE paper's number; where that has none, the number of another source, which a line names. Where a
+setting of ours is a stand-in for one of the paper's, its numbers stand below ours without a difference, and a line says
+how the two differ: they compare in direction alone.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ NOTHING_REPORTED = "Nothing is reported for these cells."
 
 
 def with_reported(tables: list[Table], results: Ledger | Sequence[Result]) -> list[Table]:
-    """Tables in our own layout with the paper's numbers in their cells, none beside networks that were given."""
+    """Tables in our own layout with reported numbers in their cells, none beside networks that were given."""
     reported = _by_cell()
     trained = as_ledger(results).filtered(lambda result: result.config.given is None)
     examples = {(result.suite_label, result.setting): result for result in trained.results}
@@ -52,6 +53,7 @@ def with_reported(tables: list[Table], results: Ledger | Sequence[Result]) -> li
         has_any = any(cell.reported for row in rows for cell in row.cells)
         presets = [each.preset for (suite, _), each in examples.items() if suite == table.suite]
         notes = _differences(table, examples) if has_any else [NOTHING_REPORTED]
+        notes += _other_sources(rows)
         notes += other_preset(rows, presets[0] if presets else None)
         done.append(replace(table, rows=rows, reported_notes=tuple(notes)))
     return done
@@ -92,16 +94,33 @@ def has_stand_ins(suite: str, preset: str | None) -> bool:
 
 
 def _by_cell() -> dict[tuple[str, str, str], list[Number]]:
+    """The paper's first, then those of other sources; of settings that a suite has."""
     reported: dict[tuple[str, str, str], list[Number]] = {}
-    for number in sources.reference(sources.PAPER).all:
-        for method in number.methods:
-            if len(number.settings) == 1:
-                reported.setdefault((number.suite, method, number.metric), []).append(number)
+    paper = sources.reference(sources.PAPER)
+    for source in (paper, *(sources.reference(name) for name in sources.source_files() if name != paper.name)):
+        for number in source.all:
+            for method in number.methods:
+                if len(number.settings) == 1 and number.is_of_suite:
+                    reported.setdefault((number.suite, method, number.metric), []).append(number)
     return reported
 
 
+def _other_sources(rows: Sequence[Row]) -> list[str]:
+    """Whose numbers stand in which rows, where they are not the paper's."""
+    paper = sources.reference(sources.PAPER).source.label
+    named: dict[str, list[str]] = {}
+    for row in rows:
+        for label in dict.fromkeys(number.label for cell in row.cells for number in cell.reported):
+            named.setdefault(label, []).append(row.name)
+    return [
+        f"Numbers of {label} are reported for: {', '.join(names)}." for label, names in named.items() if label != paper
+    ]
+
+
 def _stands_for(result: Result, number: Number) -> bool:
-    """Whether the number is of the setting that this result's stands in for, all else being equal."""
+    """Whether the paper's number is of the setting that this result's stands in for, all else being equal."""
+    if number.label != sources.reference(sources.PAPER).source.label:
+        return False  # what the paper's file says about a stand-in is about its own numbers
     ours = result.config.setting
     stated = stand_in(result.suite, result.preset, ours.semantic)
     meant = result.ran_suite.read_setting(number.settings[0])

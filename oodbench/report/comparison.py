@@ -18,7 +18,7 @@ from oodbench.report import image_error, layouts, spread
 from oodbench.report.cells import Cell, failures, seeds_in_words
 from oodbench.report.image_error import Images
 from oodbench.report.numbers import OUT_SHARE, Number
-from oodbench.report.reported import FULL_SIZE, PAPER, reference
+from oodbench.report.reported import FULL_SIZE, PAPER, layout, reference
 from oodbench.report.spread import Source, Spread, Variance, Where
 from oodbench.report.tables import Row, Table
 from oodbench.report.verdicts import Uncertainty, Verdict, judged
@@ -51,20 +51,32 @@ def with_source(
 ) -> list[Verdict]:
     """Every cell of the tables of a source on the suites that were run at full size.
 
-    `measured` is how far numbers vary; None is what the file says.
+    Tables of a setting that no suite has are left out. `measured` is how far numbers vary; None is what the file says.
     """
+    owner = reference(source)
+    if not owner.is_checked:
+        raise UserError(
+            f"the numbers of {owner.source.label} are of a setting that oodbench cannot run as published, so nothing "
+            "is checked; see them beside yours, and how the settings differ, with: "
+            f"oodbench table DIR --layout {owner.name} --with reported"
+        )
     varies = measured or spread.measured()
     trained = as_ledger(results).filtered(lambda result: result.config.given is None)
     if not trained.results:
         raise UserError(
-            f"the networks here were given, and {reference(source).source.label} only reports trained networks; "
+            f"the networks here were given, and {owner.source.label} only reports trained networks; "
             "compare with other results: --against DIR"
         )
     suites = [ledger for ledger in trained.suites.values() if ledger.newest.preset in FULL_SIZE]
-    tables = [(ledger, table) for ledger in suites for table in layouts.all_of(ledger, source=source)]
+    tables = [
+        (ledger, table)
+        for ledger in suites
+        for table in layouts.all_of(ledger, source=source)
+        if not layout(table.layout).table.other_setting
+    ]
     if not tables:
         raise UserError(
-            f"none of these results is in {reference(source).source.label}: none of its suites was run at full size; "
+            f"none of these results is in {owner.source.label}: none of its suites was run at full size; "
             "compare with other results: --against DIR"
         )
     return judged([verdict for ledger, table in tables for verdict in _of_table(ledger, table, varies)])
@@ -109,10 +121,12 @@ def _varying(metric: str) -> str:
 
 
 def _against(number: Number, cell: Cell, variance: Variance) -> Uncertainty:
-    """A paper's runs vary as ours do, or by the error that it prints if that is larger."""
+    """A paper's runs vary as ours do, or by the error that it prints if that is larger; or by its own error alone."""
     images = image_error.variance(number.metric, number.value, bands().images[number.protocol])
-    beyond = max((number.error or 0.0) ** 2 - variance.value / number.runs, 0.0)
     rounding = number.rounding**2 / 3
+    if number.own_error is not None:
+        return Uncertainty(variance, cell.seeds, fixed=images + number.own_error**2 + rounding)
+    beyond = max((number.error or 0.0) ** 2 - variance.value / number.runs, 0.0)
     return Uncertainty(variance, cell.seeds, other_runs=number.runs, fixed=images + beyond + rounding)
 
 

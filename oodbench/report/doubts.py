@@ -1,4 +1,7 @@
-"""What follows from reported numbers alone: pairs that cannot be, and tables of one paper that disagree."""
+"""What follows from reported numbers alone.
+
+Pairs that cannot be, tables of one paper that disagree, and cells that equal another paper's digit for digit.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -31,7 +34,7 @@ def impossible_pairs(numbers: Iterable[Number]) -> list[tuple[Number, Number, Ma
     pairs: dict[tuple[object, ...], dict[str, Number]] = {}
     for number in numbers:
         if number.metric in ("fpr95", "auroc"):
-            place = (number.label, number.table, number.suite, number.settings, number.methods)
+            place = (number.label, number.table, number.row, number.suite, number.settings, number.methods)
             pairs.setdefault(place, {})[number.metric] = number
     impossible = []
     for pair in pairs.values():
@@ -46,9 +49,12 @@ def impossible_pairs(numbers: Iterable[Number]) -> list[tuple[Number, Number, Ma
 
 
 def conflicts(numbers: Iterable[Number]) -> list[tuple[tuple[Number, ...], Mark]]:
-    """Numbers of one source for one cell that differ by more than rounding."""
+    """Numbers of one source for one cell that differ by more than rounding.
+
+    Where no suite has the setting, rows of one method may differ in what makes it another, and nothing is told.
+    """
     cells: dict[tuple[object, ...], list[Number]] = {}
-    for number in numbers:
+    for number in filter(lambda each: each.is_of_suite, numbers):
         for method in number.methods:
             place = (number.label, number.selection, number.suite, number.settings, method, number.metric)
             cells.setdefault(place, []).append(number)
@@ -62,6 +68,38 @@ def conflicts(numbers: Iterable[Number]) -> list[tuple[tuple[Number, ...], Mark]
             marks[frozenset(cell)] = tuple(cell), Mark("conflict", reason)
     largest = [key for key in marks if not any(key < other for other in marks)]  # names of one row make subsets
     return [marks[key] for key in largest]
+
+
+def equal_cells(numbers: Iterable[Number], others: Iterable[Number]) -> dict[Number, Number]:
+    """The numbers that another source has in the same cell, digit for digit, each with that number."""
+    cells: dict[tuple[object, ...], Number] = {}
+    for other in others:
+        for method in other.methods if other.is_of_suite else ():
+            cells.setdefault((*_cell(other), method, other.percent), other)
+    equal = {}
+    for number in numbers:
+        found = (cells.get((*_cell(number), method, number.percent)) for method in number.methods)
+        match = next(filter(None, found), None)
+        if match is not None and number.is_of_suite:
+            equal[number] = match
+    return equal
+
+
+def _cell(number: Number) -> tuple[object, ...]:
+    return number.selection, number.suite, number.settings, number.metric
+
+
+def taken_over(numbers: Iterable[Number], others: Iterable[Number]) -> dict[Number, tuple[Mark, ...]]:
+    """Marks of what a source took over from another where it was suspect already."""
+    return {
+        number: tuple(
+            Mark("suspect", f"equal to {other.printed_in} of {other.label}, where it is suspect: {mark.reason}")
+            for mark in other.marks
+            if mark.kind == "suspect"
+        )
+        for number, other in equal_cells(numbers, others).items()
+        if other.is_doubtful
+    }
 
 
 def _listed(places: Sequence[str]) -> str:

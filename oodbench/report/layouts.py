@@ -15,7 +15,7 @@ from oodbench.report.cells import Cell, mark_best
 from oodbench.report.lookup import ResultIndex
 from oodbench.report.numbers import SHOWN, Number
 from oodbench.report.origins import replaced
-from oodbench.report.reported import Layout, Reference
+from oodbench.report.reported import Columns, Layout, Reference, ReportedRow
 from oodbench.report.sentences import with_seeds
 from oodbench.report.spelling import suite_in_words
 from oodbench.report.tables import Row, Table, checked_seeds
@@ -29,7 +29,8 @@ AT_EVERY_CHECKPOINT = ("covariate_acc", "id_acc")  # a table that shows more sho
 
 
 def names() -> list[str]:
-    return [*sources.layout_names(), AUTO]
+    """A table of a source, a source, or whatever fits."""
+    return [*sources.layout_names(), *sources.source_names(), AUTO]
 
 
 def assemble(
@@ -82,31 +83,60 @@ def build(
     seeds: int | Literal["all"] = "all",
     selection: str | None = None,
 ) -> list[Table]:
-    """The tables of one layout, one per suite and preset; `auto`: those that show the most, and ours for other suites.
+    """The tables of one layout, one per suite and preset; of a source: the fewest that show everything.
 
-    Without a `selection` each table selects as its source did. Reported numbers are in the cells; `without_reported`
-    takes them out.
+    `auto` are those of the paper, and ours for other suites. Without a `selection` each table selects as its source
+    did. Reported numbers are in the cells; `without_reported` takes them out.
     """
     if layout not in names():
         raise unknown("layout", layout, names())
     lowest, ledger = checked_seeds(seeds), as_ledger(results)
+    if layout in sources.layout_names():
+        return _of_layout(sources.layout(layout), ledger, lowest, selection)
     if layout != AUTO:
-        chosen = sources.layout(layout)
-        fitting = [suite for suite in ledger.suites.values() if suite.newest.suite == chosen.table.suite]
-        built = [fill(chosen, suite, lowest, selection) for suite in fitting]
-        built = [table for table in built if any(_is_filled(cell) for row in table.rows for cell in row.cells)]
-        if not built:
-            raise UserError(f"no results for the layout '{layout}'; make them with: {chosen.table.run}")
-        return built
+        return _of_source(layout, ledger, lowest, selection)
     tables: list[Table] = []
     for suite in ledger.suites.values():
-        covering = _smallest_cover(all_of(suite, lowest, selection))
-        tables += [fill(sources.layout(each.layout), suite, lowest, selection) for each in covering]
+        covering = _covering(suite, sources.PAPER, lowest, selection)
+        tables += covering
         rest = suite.filtered(lambda result: result.config.given is not None) if covering else suite
         if rest.results:  # networks that were given are in no table of a paper
             own = own_tables(rest, seeds=seeds, selection=selection or TRAINING_DOMAIN)
             tables += with_reported(own, rest)
     return tables
+
+
+def _of_layout(layout: Layout, ledger: Ledger, seeds: int | None, selection: str | None) -> list[Table]:
+    fitting = [suite for suite in ledger.suites.values() if suite.newest.suite == layout.table.suite]
+    built = [fill(layout, suite, seeds, selection) for suite in fitting]
+    built = [table for table in built if any(_is_filled(cell) for row in table.rows for cell in row.cells)]
+    if not built:
+        raise _no_results(f"the layout '{layout.name}'", layout.reference, [layout.table.run])
+    return built
+
+
+def _of_source(source: str, ledger: Ledger, seeds: int | None, selection: str | None) -> list[Table]:
+    built = [table for suite in ledger.suites.values() for table in _covering(suite, source, seeds, selection)]
+    if not built:
+        owner = sources.reference(source)
+        raise _no_results(
+            f"any table of {owner.source.label}", owner, [each.run for each in owner.source.tables.values()]
+        )
+    return built
+
+
+def _no_results(what: str, reference: Reference, commands: Sequence[str]) -> UserError:
+    command = next(filter(None, commands), None)
+    if command is None:
+        file = f"benchmarks/reported/{reference.name}.yaml"
+        return UserError(f"no results for {what}, and no command of oodbench makes them; its numbers are in {file}")
+    return UserError(f"no results for {what}; make them with: {command}")
+
+
+def _covering(ledger: Ledger, source: str, seeds: int | None, selection: str | None) -> list[Table]:
+    """The fewest tables of a source that show all of its cells that one suite and preset has."""
+    chosen = _smallest_cover(all_of(ledger, seeds, selection, source))
+    return [fill(sources.layout(each.layout), ledger, seeds, selection) for each in chosen]
 
 
 def all_of(
@@ -161,7 +191,7 @@ def fill(
         method = index.method_of(row)
         cells = [
             replace(
-                index.cell(method, number.settings, metric, row),
+                index.cell(_method_in(column, row, method), number.settings, metric, row),
                 setting=" | ".join(number.settings),
                 decimals=max(2, number.decimals),
                 reported=(
@@ -169,7 +199,7 @@ def fill(
                     *(replace(other, is_of_preset=is_of_preset) for other in _differing(number, layout.reference)),
                 ),
             )
-            for number, (_, metric) in zip(reported, product(table.columns, metrics), strict=True)
+            for number, (column, metric) in zip(reported, product(table.columns, metrics), strict=True)
         ]
         grid.append(cells)
         heads = (group.name, row.label) if len(table.heads) > 1 else (row.label,)
@@ -185,11 +215,17 @@ def fill(
         heads=tuple(table.heads),
         layout=layout.name,
         caption=" ".join(filter(None, caption)),
-        notes=(*table.notes, *replaced(ledger.results)),
-        reported_notes=(*table.reported_notes, *other_preset(rows, ledger.newest.preset)),
+        notes=(*table.notes, *filter(None, [layout.other_setting]), *replaced(ledger.results)),
+        reported_notes=(*layout.reported_notes, *other_preset(rows, ledger.newest.preset)),
         marks_best=table.best,
         suite_in_words=suite_in_words(ledger.newest),
     )
+
+
+def _method_in(column: Columns, row: ReportedRow, method: str) -> str:
+    """The row's method as this column has it; otherwise the name under which the row was run."""
+    own = column.methods_of(row)
+    return method if own == tuple(row.methods) else own[0]
 
 
 def _has_values(result: Result, wanted: dict[str, str]) -> bool:
@@ -203,12 +239,12 @@ def _differing(number: Number, reference: Reference) -> list[Number]:
     """What quoted sources report for the same cell, where any number of that row of theirs is another."""
     if not reference.source.quotes:
         return []
-    row = next(row for row in reference.numbers[number.table] if number in row)
+    row = {(n.settings, n.metric): n.value for n in next(r for r in reference.numbers[number.table] if number in r)}
     theirs = [row for other in reference.quoted for row in other.numbers.get(number.table, [])]
     return [
         other
         for line in theirs
-        if line[0].methods == number.methods and [n.value for n in line] != [n.value for n in row]
+        if line[0].methods == number.methods and any(row.get((n.settings, n.metric), n.value) != n.value for n in line)
         for other in line
         if (other.settings, other.metric) == (number.settings, number.metric)
     ]

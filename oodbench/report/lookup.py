@@ -23,7 +23,7 @@ class ResultIndex:
         self, runs: Mapping[Place, Runs], table: ReportedTable, seeds: int | None, images: bool = True
     ) -> None:
         self.table = table
-        named = {method for _, row in table.rows for method in row.methods}
+        named = {method for _, row in table.rows for column in table.columns for method in column.methods_of(row)}
         named |= {table.ablation.method} if table.ablation is not None else set()
         self.runs = {place: some.lowest(seeds) for place, some in runs.items() if place[0] in named}
         self.evidence = Evidence(self.runs, [SHOWN[name] for name in table.metrics], images)
@@ -34,7 +34,8 @@ class ResultIndex:
     def method_of(self, row: ReportedRow) -> str:
         """The first of its names that was run."""
         settings = row.settings or [setting for column in self.table.columns for setting in column.settings]
-        run = (method for method in row.methods if any(self._runs(method, setting) for setting in settings))
+        named = [name for column in self.table.columns for name in column.methods_of(row)]
+        run = (name for name in (*row.methods, *named) if any(self._runs(name, setting) for setting in settings))
         return next(run, row.methods[0])
 
     def cell(self, method: str, settings: Sequence[str], metric: Metric, row: ReportedRow) -> Cell:

@@ -46,6 +46,9 @@ class Number:
     marks: tuple[Mark, ...] = ()
     is_comparable: bool = True  # or else in direction alone: ours is a stand-in for its setting
     is_of_preset: bool = True  # or else ours ran under a preset that the source does not have
+    row: str = ""  # the heads of its row: one method may have several
+    is_of_suite: bool = True  # or else of a setting that no suite has, where nothing compares
+    own_error: float | None = None  # of its mean by its source's own runs, at the most; None: they vary as ours do
 
     @property
     def percent(self) -> float:

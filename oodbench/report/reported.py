@@ -1,7 +1,8 @@
 """Numbers that papers report, as data: a file in `benchmarks/reported/` for every source. Knows nothing of results.
 
 Files are in percent, as papers are; what comes out is rates. What is wrong with a number comes along as marks: flags of
-the files, and what `doubts` computes. A layout is a table of a source: `main` of the paper, `domainbed:pacs` of others.
+the files, and what `doubts` computes, alone and with the sources that a file quotes. A layout is a table of a source:
+`main` of the paper, `domainbed:pacs` of others.
 """
 
 import re
@@ -14,7 +15,7 @@ from typing import Literal
 from oodbench.config.cards import folder
 from oodbench.config.schema import Document, Misfit, Place
 from oodbench.errors import unknown
-from oodbench.report.doubts import computed_marks
+from oodbench.report.doubts import computed_marks, equal_cells, taken_over
 from oodbench.report.numbers import SHOWN, Mark, Number
 from oodbench.results.selection import RULES, TRAINING_DOMAIN
 
@@ -39,6 +40,10 @@ class Columns:
 
     title: str
     settings: list[str] = field(default_factory=list)
+    methods: dict[str, str] = field(default_factory=dict)  # which a row's are here, where values differ by column
+
+    def methods_of(self, row: "ReportedRow") -> tuple[str, ...]:
+        return tuple(self.methods.get(method, method) for method in row.methods)
 
 
 @dataclass(frozen=True)
@@ -75,12 +80,13 @@ class Ablation:
 class ReportedTable:
     suite: str
     caption: str
-    run: str  # the command that makes such results
     metrics: list[str]
     columns: list[Columns]
     groups: list[Group]
-    protocol: str
-    number: int | None = None
+    run: str = ""  # the command that makes such results; empty if none does
+    protocol: str = ""  # of numbers that are checked
+    other_setting: str = ""  # how the table's setting differs from all that a suite has: then nothing is checked
+    number: int | str | None = None
     heads: list[str] = field(default_factory=lambda: ["Method"])  # two: the name of the group is the first
     best: bool = False  # whether the best of a column is worth marking
     decimals: int = 2
@@ -116,6 +122,9 @@ class Source:
     provenance: str
     tables: dict[str, ReportedTable]
     also: str = ""  # another word for it
+    secondary: str = ""  # where the numbers are from, if not from the source itself
+    errata: list[str] = field(default_factory=list)  # what is wrong beside the numbers, which have flags
+    own_errors: bool = False  # whether its errors, where it prints some, stand for its runs in place of our spread
     quotes: list[str] = field(default_factory=list)  # other sources whose numbers it repeats
     stand_ins: list[StandIn] = field(default_factory=list)  # shown beside each other, never checked
 
@@ -141,6 +150,11 @@ class Reference:
     def quoted(self) -> "list[Reference]":
         return [reference(name) for name in self.source.quotes]
 
+    @property
+    def is_checked(self) -> bool:
+        """Whether any of its numbers is of a setting that a suite has."""
+        return any(not table.other_setting for table in self.source.tables.values())
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -155,6 +169,29 @@ class Layout:
     def printed_in(self) -> str:
         number = f"Table {self.table.number}" if self.table.number else "a table"
         return f"{number} of {self.reference.source.label}"
+
+    @property
+    def other_setting(self) -> str:
+        """A sentence for every reader of such a table; empty if a suite has its setting."""
+        if not self.table.other_setting:
+            return ""
+        return (
+            f"Numbers of {self.reference.source.label} are of a setting that oodbench cannot run as published, and do "
+            f"not compare with ours: {self.table.other_setting}."
+        )
+
+    @property
+    def reported_notes(self) -> list[str]:
+        """What to know of the reported numbers as a whole."""
+        source = self.reference.source
+        secondary = [f"The reported numbers are secondary: {source.secondary}."] if source.secondary else []
+        copied = [
+            f"{count} cells of this table equal {other.source.label}'s digit for digit."
+            for other in self.reference.quoted
+            if (count := len(equal_cells([n for row in self.numbers for n in row], other.all)))
+        ]
+        errata = [f"Erratum: {each}." for each in source.errata]
+        return [*secondary, *self.table.reported_notes, *copied, *errata]
 
 
 @cache
@@ -215,10 +252,16 @@ def load(path: Path) -> Reference:
             _check(table)
         except Misfit as error:
             raise document.error(("tables", name, *error.place), error.message) from None
-    numbers = {name: _numbers(source.label, name, table) for name, table in source.tables.items()}
-    computed = computed_marks([number for rows in numbers.values() for row in rows for number in row])
+    for i, name in enumerate(source.quotes):
+        if name not in source_files() or name == path.stem:
+            others = [each for each in source_files() if each != path.stem]
+            raise document.error(("quotes", i), str(unknown("source of reported numbers", name, others)))
+    numbers = {name: _numbers(source, name, table) for name, table in source.tables.items()}
+    every = [number for rows in numbers.values() for row in rows for number in row]
+    computed = computed_marks(every)
+    copied = taken_over(every, [number for name in source.quotes for number in reference(name).all])
     marked = {
-        name: [[replace(n, marks=n.marks + computed.get(n, ())) for n in row] for row in rows]
+        name: [[replace(n, marks=n.marks + computed.get(n, ()) + copied.get(n, ())) for n in row] for row in rows]
         for name, rows in numbers.items()
     }
     return Reference(path.stem, source, marked)
@@ -229,6 +272,8 @@ def _check(table: ReportedTable) -> None:
     for i, metric in enumerate(table.metrics):
         if metric not in SHOWN:
             raise Misfit(("metrics", i), f"unknown metric '{metric}'; known: {', '.join(SHOWN)}")
+    if not table.other_setting and not table.protocol:
+        raise Misfit((), "expected the key 'protocol' or the key 'other_setting'")
     if table.selection not in RULES:
         raise Misfit(("selection",), str(unknown("selection", table.selection, RULES)))
     width = len(table.columns) * len(table.metrics)
@@ -239,6 +284,10 @@ def _check(table: ReportedTable) -> None:
             for key, count in (("numbers", len(row.numbers)), ("errors", len(row.errors or row.numbers))):
                 if count != width:
                     raise Misfit((*place, key), f"expected {width}, one per column and metric, got {count}")
+            if not all(0 <= number <= 100 for number in row.numbers):
+                raise Misfit((*place, "numbers"), "expected percentages from 0 to 100")
+            if any(error is not None and not 0 <= error <= 100 for error in row.errors):
+                raise Misfit((*place, "errors"), "expected points of percent from 0 to 100")
             if not row.methods or not all(row.settings or column.settings for column in table.columns):
                 raise Misfit(place, "expected a method, and settings here or in every column")
             for key in (row.label, group.key(row)):
@@ -255,9 +304,14 @@ def _check(table: ReportedTable) -> None:
             for each in given:
                 if each not in known:
                     raise Misfit(("flags", i, name), f"'{each}' names none, or more than one")
+    named = {method for _, row in table.rows for method in row.methods}
+    for i, column in enumerate(table.columns):
+        for method in column.methods:
+            if method not in named:
+                raise Misfit(("columns", i, "methods"), f"'{method}' is the method of no row")
 
 
-def _numbers(label: str, name: str, table: ReportedTable) -> list[list[Number]]:
+def _numbers(source: Source, name: str, table: ReportedTable) -> list[list[Number]]:
     numbers = []
     for group, row in table.rows:
         line = []
@@ -273,12 +327,12 @@ def _numbers(label: str, name: str, table: ReportedTable) -> list[list[Number]]:
             ]
             decimals = max(table.decimals, len(repr(value).partition(".")[2]))
             number = Number(
-                label=label,
+                label=source.label,
                 table=name,
-                printed_in=f"Table {table.number}" if table.number else f"{label}'s table",
+                printed_in=f"Table {table.number}" if table.number else f"{source.label}'s table",
                 suite=table.suite,
                 settings=tuple(row.settings or column.settings),
-                methods=tuple(row.methods),
+                methods=column.methods_of(row),
                 metric=metric,
                 value=round(value / 100, decimals + 2),
                 error=None if error is None else round(error / 100, decimals + 2),
@@ -287,7 +341,17 @@ def _numbers(label: str, name: str, table: ReportedTable) -> list[list[Number]]:
                 runs=row.runs,
                 selection=table.selection,
                 marks=tuple(marks),
+                row=group.key(row),
+                is_comparable=not table.other_setting,
+                is_of_suite=not table.other_setting,
+                own_error=_at_most(error) if source.own_errors and error is not None else None,
             )
             line.append(number)
         numbers.append(line)
     return numbers
+
+
+def _at_most(error: float) -> float:
+    """Of a printed error as a rate: a printed 0.0 may have been 0.05."""
+    decimals = len(repr(error).partition(".")[2])
+    return (error + 0.5 * 10**-decimals) / 100

@@ -10,6 +10,7 @@ from oodbench.report.spelling import setting_in_words
 
 REPORTED = "reported"  # what stands before the numbers of the source that a table belongs to
 OTHER_PRESET = "not this preset"
+OTHER_SETTING = "another setting"  # that no suite has
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class _Line(NamedTuple):
 
 def _line_of(number: Number) -> _Line:
     if not number.is_comparable:
-        return _Line("", setting_in_words(number.settings[0]), False)
+        return _Line("", setting_in_words(number.settings[0]) if number.is_of_suite else OTHER_SETTING, False)
     return _Line(number.label, "" if number.is_of_preset else OTHER_PRESET, True)
 
 

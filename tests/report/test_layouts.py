@@ -15,8 +15,8 @@ from oodbench.errors import UserError
 from oodbench.report import layouts, reported
 from oodbench.report.render import render
 
-LAYOUTS = [name for name in layouts.names() if name != "auto"]
 PAPER_LAYOUTS = reported.reference("scone").layouts
+LAYOUTS = [*PAPER_LAYOUTS, *reported.reference("domainbed").layouts]
 
 
 @pytest.fixture(scope="module")

@@ -232,6 +232,19 @@ tables:
         ("reason: odd", "reason: ' '", ":15: 'tables.t.flags.0.reason': expected the reason in words"),
         ("rows: [M]", "rows: [N]", ":15: 'tables.t.flags.0.rows': 'N' names none, or more than one"),
         ("fpr95,", "fpr,", ":9: 'tables.t.metrics.0': unknown metric 'fpr'; known: covariate_acc, "),
+        ("[50, 60]", "[50, 160]", ":14: 'tables.t.groups.0.rows.0.numbers': expected percentages from 0 to 100"),
+        (
+            "60]}",
+            "60], errors: [1, -1]}",
+            ":14: 'tables.t.groups.0.rows.0.errors': expected points of percent from 0 to",
+        ),
+        ("    protocol: held-out\n", "", ":5: 'tables.t': expected the key 'protocol' or the key 'other_setting'"),
+        (
+            "settings: [a]",
+            "settings: [a], methods: {n: o}",
+            ":11: 'tables.t.columns.0.methods': 'n' is the method of no",
+        ),
+        ("tables:", "quotes: [scoen]\ntables:", ":4: 'quotes.0': unknown source of reported numbers 'scoen'; did you"),
         (", settings: [a]", "", ":14: 'tables.t.groups.0.rows.0': expected a method, and settings here or in every"),
         (
             "kind: suspect",
@@ -253,13 +266,18 @@ def test_a_file_with_a_mistake_is_refused_with_its_line(tmp_path, old, new, mess
 
 
 def test_every_yaml_file_of_the_folder_is_a_source_and_the_paper_is_scone():
-    assert reported.source_names() == ["paper", "domainbed", "scone"]
+    assert reported.source_names() == ["paper", "aha", "domainbed", "dul", "graph-spectral", "medix", "scone"]
     assert reported.reference("paper") is reported.reference("scone")
     with pytest.raises(UserError, match="unknown source of reported numbers 'scoen'; did you mean 'scone'?"):
         reported.reference("scoen")
 
 
 def test_the_names_of_layouts_read_as_text_are_those_of_the_files():
-    names = [layout for name in ("scone", "domainbed") for layout in reported.reference(name).layouts]
+    sources = ["scone", *(name for name in reported.source_files() if name != "scone")]
+    names = [layout for name in sources for layout in reported.reference(name).layouts]
     assert reported.layout_names() == names
-    assert names[:2] == ["mnist", "margin"] and names[-2:] == ["domainbed:pacs", "domainbed:pacs-oracle"]
+    assert names[:2] == ["mnist", "margin"] and names[10:13] == [
+        "aha:cifar10",
+        "domainbed:pacs",
+        "domainbed:pacs-oracle",
+    ]

@@ -44,17 +44,19 @@ def _of_source(some: Standings, source: str) -> list[dict[str, Any]]:
     filled = [t for t in layouts.all_of(trained, source=source) if _has_numbers(t)] if trained.results else []
     if not filled:
         return []
-    verdicts = comparison.with_source(trained, source)
+    owner = sources.reference(source)
+    verdicts = comparison.with_source(trained, source) if owner.is_checked else []
     judged = cells_judged(verdicts)
     made = []
     for table in (layouts.fill(sources.layout(each.layout), trained) for each in filled):
         own = [verdict for verdict in verdicts if verdict.table == table.layout]
         plain = _table(some, table, own)
         counts = [f"{s} {sum(v.status == s for v in own)}" for s in STATUSES if any(v.status == s for v in own)]
-        label = sources.reference(source).source.label
-        plain["verdict"] = (
-            f"Compared with {label}: {', '.join(counts)}. Holm's correction covers {judged} cells of this board."
-        )
+        if own:
+            plain["verdict"] = (
+                f"Compared with {owner.source.label}: {', '.join(counts)}. "
+                f"Holm's correction covers {judged} cells of this board."
+            )
         made.append(plain)
     return made
 

@@ -114,5 +114,5 @@ def _escaped(text: str) -> str:
     """Accents are dropped and letters that plain LaTeX lacks become '?'."""
     letters = (c for c in unicodedata.normalize("NFKD", plain(text)) if not unicodedata.combining(c))
     escaped = "".join(LATEX.get(c, c if c.isascii() else "?") for c in letters)
-    escaped = re.sub(r"\$\\pi\$\\_(\w)", r"$\\pi_\1$", escaped)  # pi_c and pi_s
+    escaped = re.sub(r"\$\\(pi|eta)\$\\_(\w)", r"$\\\1_\2$", escaped)  # pi_c and pi_s, eta_l and eta_u
     return re.sub("-(?=-)", "-{}", escaped)  # two hyphens, not a dash
