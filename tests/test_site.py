@@ -166,6 +166,7 @@ def test_generated_pages_have_no_commands_that_nothing_runs(project):
         ("[a](../results/reference)", "[a](repository/results/reference/README.md)"),
         ("[a](../methods)", "a (`methods`)"),
         ("[`methods/knn.py`](../methods/knn.py)", "`methods/knn.py`"),
+        ("[mnist-c](../results/reference/mnist-c)", "`results/reference/mnist-c`"),
         ("```\n[a](../methods)\n```", "```\n[a](../methods)\n```"),
     ],
 )

@@ -51,7 +51,7 @@ def _outside_code(text: str, source: Path, copy: Callable[[Path], None]) -> str:
             target /= "README.md"
         if not target.is_file() or target.suffix not in COPIED:
             named = target.relative_to(ROOT).as_posix()
-            return words if named in words else f"{words} (`{named}`)"
+            return f"`{named}`" if named.endswith(words.strip("`")) else f"{words} (`{named}`)"
         copy(target)
         there = os.path.relpath(placed(target), placed(source).parent)
         return f"{mark}[{words}]({Path(there).as_posix()}{hash_}{anchor})"

@@ -113,15 +113,14 @@ def _facts(registry: Registry, card: Card) -> Iterable[str]:
         yield f"Scorer unless another is named: `{registry.scorer_of(card).name}`"
     else:
         yield f"Needs: {needs or 'what every network gives'}"
-    for name, text in card.search.items():
-        yield f"`--draws` draws `{name}` from `{text}`"
 
 
 def _parameters(card: Card) -> Iterable[str]:
     for each in card.parameters.values():
-        cells = (docstrings.code(each.name), describe(each.type), docstrings.code(each.default), each.comment)
-        name, type_, default, comment = cells
-        yield f"| {name} | {docstrings.cell(type_)} | {default} | {docstrings.cell(comment)} |"
+        drawn = f"`--draws` draws it from `{card.search[each.name]}`" if each.name in card.search else ""
+        meaning = docstrings.cell("; ".join(filter(None, (each.comment, drawn))))
+        name, default = docstrings.code(each.name), docstrings.code(each.default)
+        yield f"| {name} | {docstrings.cell(describe(each.type))} | {default} | {meaning} |"
 
 
 def _docstring(card: Card) -> str:

@@ -55,6 +55,7 @@ def write(folder: Path) -> None:
         tree.add(file)
     for name, text in {**method_pages.pages(), **python_pages.pages()}.items():
         tree.write(name, text)
+    shutil.copyfile(Path(__file__).with_name("site.css"), pages / "site.css")
     shutil.copyfile(links.DOCS / "mkdocs.yml", folder / "mkdocs.yml")
 
 
