@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 DEMO := results/demo
 
-.PHONY: demo test test-slow soak speed docs notebooks lint clean
+.PHONY: demo test test-slow soak speed lint clean
 
 # A collection of its own: these results never pass for those of `oodbench run`.
 demo: .venv/installed
@@ -34,15 +34,6 @@ soak: .venv/installed-dev
 speed: .venv/installed-dev
 	$(if $(PEER),PEER=$(PEER)) $(BIN)/python benchmarks/speed/report.py
 
-# The documentation site, into build/site. Nothing is fetched while it is built, nor by a browser that shows it.
-docs: .venv/installed-docs
-	$(BIN)/python docs/builder/pages.py build
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file build/mkdocs.yml
-
-# Runs the notebooks of the site and stores what they print and draw.
-notebooks: .venv/installed-docs
-	$(BIN)/python docs/builder/run_notebooks.py docs/notebooks/*.ipynb
-
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -62,6 +53,16 @@ clean:
 	$(PIP) --editable ".[dev]"
 	-$(PIP) --editable ".[ray]"  # tests of it are skipped, with the reason, where it cannot be had
 	touch $@
+
+.PHONY: docs notebooks
+# The documentation site, into build/site. Nothing is fetched while it is built, nor by a browser that shows it.
+docs: .venv/installed-docs
+	$(BIN)/python docs/builder/pages.py build
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file build/mkdocs.yml
+
+# Runs the notebooks of the site and stores what they print and draw.
+notebooks: .venv/installed-docs
+	$(BIN)/python docs/builder/run_notebooks.py docs/notebooks/*.ipynb
 
 .venv/installed-docs: .venv/installed
 	$(PIP) --editable ".[docs]"

@@ -114,7 +114,9 @@ def test_the_navigation_has_every_page_once(project):
 
     listed = list(files(yaml.safe_load((DOCS / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
     pages = {path.relative_to(project / "docs").as_posix() for path in (project / "docs").rglob("*.md")}
-    assert sorted(listed) == sorted(page for page in pages if not page.startswith("repository/"))
+    missing = {page for page in pages if not page.startswith("repository/")} - {*listed}
+    assert not missing, f"give {', '.join(sorted(missing))} a place under nav in docs/mkdocs.yml"
+    assert len(listed) == len({*listed}) and not {*listed} - pages
 
 
 def test_the_pages_of_methods_hold_what_every_method_file_says(project):
