@@ -129,6 +129,8 @@ def test_the_pages_of_methods_hold_what_every_method_file_says(project):
         plain = section.replace("\\", "")
         assert card.summary in plain
         assert card.paper.splitlines()[0] in plain
+        for equation in re.findall(r"^ {4}.*$", card.paper, re.M):
+            assert equation in section.splitlines(), f"{card.name}: {equation}"
         for each in card.parameters.values():
             assert f"| `{each.name}` | {describe(each.type)} | `{each.default}` |" in plain
         for need in card.needs:

@@ -1,7 +1,6 @@
 """The pages of trainers and scorers, read off the method files as `oodbench list` reads them: nothing is imported."""
 
 import ast
-import textwrap
 from collections.abc import Iterable
 
 import docstrings
@@ -22,19 +21,18 @@ what a method file contains.
 """
 TRAINERS = """# Every trainer
 
-The definition of each trainer is shown as it runs where it is short; `Code` opens its whole file without the imports.
-What a trainer *needs* beside labeled images must be part of the suite; otherwise `oodbench run` refuses the trainer or
-leaves it out.
+In the equations, z are the logits of an image x, p = softmax(z), f are its features and y is its label. CE is the
+cross-entropy, σ the logistic function, and a mean is over the images of a batch. `Code` opens the whole file without
+its imports. What a trainer *needs* beside labeled images must be part of the suite; otherwise `oodbench run` refuses
+the trainer or leaves it out.
 """
 SCORERS = """# Every scorer
 
-The definition of each scorer is shown as it runs; `Code` opens its whole file without the imports. `out` holds what the
-network gives: logits, features, the weights of the head. Scorers are grouped by what their numbers come from.
+In the equations, s is the score, which is higher where an image looks more OOD. z are the logits of K classes, ŷ is the
+predicted class, p = softmax(z), f are the features, and z = W f + b, where w_k are the rows of W. μ and Σ are a mean
+and a covariance of training features, those of class k with an index. New logits z' are scored as `base` says. `Code`
+opens the whole file without its imports.
 """
-
-# Where a method states its equation: trainers in the first three, scorers in the others.
-EQUATIONS = ("loss", "loss_across", "penalty", "new_logits", "score", "start", "meet", "finish")
-SHORT = 30  # lines that are shown at once
 
 
 def pages() -> dict[str, str]:
@@ -97,8 +95,6 @@ def _section(registry: Registry, card: Card) -> Iterable[str]:
     yield "\n".join(f"- {fact}" for fact in _facts(registry, card))
     if card.parameters:
         yield "\n".join(["| hyperparameter | type | default | meaning |", "|---|---|---|---|", *_parameters(card)])
-    if core := _core(card):
-        yield "\n".join(["```python", *core, "```"])
     code = "\n".join(f"    {line}".rstrip() for line in ["```python", *_code(card), "```"])
     yield f'??? quote "Code"\n\n{code}'
 
@@ -131,20 +127,6 @@ def _docstring(card: Card) -> str:
 def _class(card: Card) -> ast.ClassDef:
     tree = ast.parse(card.path.read_text(encoding="utf-8"))
     return next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == card.class_name)
-
-
-def _core(card: Card) -> list[str]:
-    """The functions that state a method's equation, where they are short and its own class has them."""
-    text = card.path.read_text(encoding="utf-8")
-    stated = [each for each in _class(card).body if isinstance(each, ast.FunctionDef) and each.name in EQUATIONS]
-    lines: list[str] = []
-    for each in stated:
-        lines += [*([""] if lines else []), *textwrap.dedent(_source(text, each)).splitlines()]
-    return lines if len(lines) <= SHORT else []
-
-
-def _source(text: str, node: ast.FunctionDef) -> str:
-    return "\n".join(text.splitlines()[node.lineno - 1 : node.end_lineno])
 
 
 def _code(card: Card) -> list[str]:
