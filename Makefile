@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 DEMO := results/demo
 
-.PHONY: demo test test-slow soak speed lint clean
+.PHONY: demo test test-slow soak speed readme lint clean
 
 # A collection of its own: these results never pass for those of `oodbench run`.
 demo: .venv/installed
@@ -33,6 +33,10 @@ soak: .venv/installed-dev
 # imagecorruptions: make speed PEER=peer/bin/python
 speed: .venv/installed-dev
 	$(if $(PEER),PEER=$(PEER)) $(BIN)/python benchmarks/speed/report.py
+
+# The table of README.md and the pictures in docs/, of the demo's results; needs chromium.
+readme: demo
+	$(BIN)/python benchmarks/readme/write.py
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

@@ -1,8 +1,8 @@
-"""W. Liu et al., Energy-based Out-of-distribution Detection, NeurIPS 2020; the wild images as outliers.
+"""W. Liu et al., Energy-based Out-of-distribution Detection, NeurIPS 2020.
 
 The loss:
 
-    L = CE(z, y) + λ [mean_ID max(0, E − m_in)² + mean_wild max(0, m_out − E)²], where E = −log Σ_k exp z_k
+    L = CE(z, y) + λ [mean_ID max(0, E − m_in)² + mean_out max(0, m_out − E)²], where E = −log Σ_k exp z_k
 """
 
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ from oodbench.functional import energy, forward_both
 
 @dataclass
 class EnergyOE(Trainer):
-    """Cross-entropy, low energy on labeled images and high energy on wild ones."""
+    """Cross-entropy, low energy on labeled images and high energy on outliers."""
 
     display: ClassVar[str] = "Energy (w. outlier)"
-    needs: ClassVar[frozenset[str]] = frozenset({"wild"})
+    needs: ClassVar[frozenset[str]] = frozenset({"outliers"})
     starts_from: ClassVar[str | None] = "erm"
 
     form: Literal["hinge", "logistic"] = "hinge"  # logistic: WOODS's variant, a learned threshold on the energy
     weight: float = 0.1
     m_in: float = -25.0  # of the hinge: ID energies above it cost
-    m_out: float = -5.0  # of the hinge: wild energies below it cost
+    m_out: float = -5.0  # of the hinge: energies of outliers below it cost
     bn_mode: Literal["joint", "id_only", "frozen"] = "joint"  # whose statistics batch normalization uses
 
     def __post_init__(self) -> None:
@@ -40,8 +40,8 @@ class EnergyOE(Trainer):
         threshold = nn.Linear(1, 1).to(loop.device)  # of the logistic form
 
         def loss(model: Classifier, batch: Batch) -> Tensor:
-            logits, wild = forward_both(model, batch, self.bn_mode)
-            e_in, e_out = energy(logits), energy(wild)
+            logits, outliers = forward_both(model, batch, self.bn_mode, batch.outliers)
+            e_in, e_out = energy(logits), energy(outliers)
             if self.form == "hinge":
                 outlier = (e_in - self.m_in).relu().square().mean() + (self.m_out - e_out).relu().square().mean()
             else:

@@ -1,8 +1,8 @@
-"""D. Hendrycks et al., Deep Anomaly Detection with Outlier Exposure, ICLR 2019; the wild images as outliers.
+"""D. Hendrycks et al., Deep Anomaly Detection with Outlier Exposure, ICLR 2019.
 
 The loss:
 
-    L = CE(z, y) + λ mean over wild images of [log Σ_k exp z_k − mean_k z_k]
+    L = CE(z, y) + λ mean over outliers of [log Σ_k exp z_k − mean_k z_k]
 """
 
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from oodbench.functional import forward_both
 
 @dataclass
 class OE(Trainer):
-    """Cross-entropy, and cross-entropy to the uniform distribution on wild images."""
+    """Cross-entropy, and cross-entropy to the uniform distribution on outliers."""
 
-    needs: ClassVar[frozenset[str]] = frozenset({"wild"})
+    needs: ClassVar[frozenset[str]] = frozenset({"outliers"})
     starts_from: ClassVar[str | None] = "erm"
     scorer: ClassVar[str] = "msp"
 
@@ -31,6 +31,6 @@ class OE(Trainer):
             raise UserError(f"oe.weight={self.weight:g} is out of range; choose 0 or more")
 
     def loss(self, model: Classifier, batch: Batch) -> Tensor:
-        logits, wild = forward_both(model, batch, self.bn_mode)
-        to_uniform = (wild.logsumexp(dim=-1) - wild.mean(dim=-1)).mean()
+        logits, outliers = forward_both(model, batch, self.bn_mode, batch.outliers)
+        to_uniform = (outliers.logsumexp(dim=-1) - outliers.mean(dim=-1)).mean()
         return F.cross_entropy(logits, batch.y) + self.weight * to_uniform

@@ -43,6 +43,7 @@ def run(
     init: str | Path | None = None,
     semantic: str | Sequence[str] = (),
     covariate: str | Sequence[str] = (),
+    outliers: str | None = None,
     sweep: str | None = None,
     draws: int = 1,
     selection: str = TRAINING_DOMAIN,

@@ -106,6 +106,8 @@ def _facts(registry: Registry, card: Card) -> Iterable[str]:
         start = registry.start_of(card)
         yield f"Needs: {needs or 'labeled images only'}"
         yield f"Starts from: {f'the weights of `{start.name}`' if start is not None else 'random weights'}"
+        if card.adds:
+            yield f"Adds to the network: {', '.join(f'`{each}`' for each in sorted(card.adds))}"
         yield f"Scorer unless another is named: `{registry.scorer_of(card).name}`"
     else:
         yield f"Needs: {needs or 'what every network gives'}"

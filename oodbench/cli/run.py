@@ -62,6 +62,11 @@ def _add_what(what: argparse._ArgumentGroup) -> None:
         "--semantic", action="append", metavar="NAME|folder:PATH", help="only this semantic set; repeatable"
     )
     what.add_argument("--covariate", action="append", metavar="NAME|folder:PATH", help="this covariate set; repeatable")
+    what.add_argument(
+        "--outliers",
+        metavar="NAME|folder:PATH|wild",
+        help="a set of outliers for the methods that learn from one (default: the suite's, or the wild mixture)",
+    )
     what.add_argument("--sweep", metavar="NAME", help="an ablation of the suite; see `oodbench show SUITE`")
     what.add_argument("--seeds", metavar="0,1,2|0-4", help="whole numbers, one run each (default: 0)")
     what.add_argument(

@@ -83,7 +83,7 @@ def _show_method(method: MethodSpec) -> None:
     print(f"scorer:   {method.scorer.card.name}" + (f", which reads {reads}" if reads is not None else ""))
     base = method.trainer.card.starts_from
     print(
-        f"needs:    {', '.join(sorted(method.needs)) or 'labelled images only'}"
+        f"needs:    {', '.join(sorted(method.needs)) or 'labeled images only'}"
         + (f"; starts from {base}" if base else "")
     )
     for part in (method.trainer, method.scorer):

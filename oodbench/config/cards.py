@@ -21,11 +21,12 @@ from oodbench.user_files import read_text
 PACKAGE = Path(__file__).parents[1]
 INTERFACE = PACKAGE / "learning" / "method.py"  # defines the classes that methods derive from
 NEEDS = {  # what a method may ask for, in its `needs`
-    "Trainer": ("wild", "environments", "views", "outliers"),
+    "Trainer": ("wild", "environments", "views", "outliers", "labels"),
     "Scorer": ("validation", "images", "nonnegative-features", "feature-maps", "ood-head"),
 }
 READS = ("logits", "features and head", "distances", "gradients")  # what a scorer may read, as tables order them
-NOT_YET = frozenset({"views", "outliers", "ood-head"})  # words that this version knows and cannot serve
+OOD_HEAD = "ood-head"  # what a trainer may add to a network, for the scorers that need it
+BUDGET = "budget"  # the hyperparameter of a trainer that needs labels of wild images: how many it may ask for
 KINDS = tuple(NEEDS)
 NETWORK = "Network"  # the class that networks derive from
 FACTORY = "Factory"  # in its place, a function of the user's that gives a network
@@ -53,6 +54,7 @@ class Card:
     needs: frozenset[str] = frozenset()  # of a function that gives a network, what it takes of a run
     scorer: str | None = None  # of a trainer, unless the user names another
     starts_from: str | None = None  # the trainer whose weights a trainer fine-tunes
+    adds: frozenset[str] = frozenset()  # what a trainer gives a network for scorers to read
     search: dict[str, str] = field(default_factory=dict)  # what `--draws` draws hyperparameters from
     source: str | None = None  # of a data set
     made_from: str | None = None  # the data set that one is made from by our code
@@ -133,6 +135,13 @@ def _said_of_method(body: Body, kind: str) -> dict[str, Any]:
     needs, search = (body.variables.get(name) for name in ("needs", "search"))
     if needs is not None:
         said["needs"] = _checked_needs(needs.value, kind, needs.where)
+        if "labels" in said["needs"] and BUDGET not in body.parameters:
+            raise UserError(f"{needs.where}: a trainer that needs labels states how many; add a field {BUDGET}: int")
+    adds = body.variables.get("adds")
+    if kind == "Trainer" and adds is not None:
+        if not isinstance(adds.value, set | frozenset) or adds.value - {OOD_HEAD}:
+            raise UserError(f'{adds.where}: expected adds = frozenset({{"{OOD_HEAD}"}}), got {adds.value!r}')
+        said["adds"] = frozenset(adds.value)
     if search is not None:
         try:
             stated = conform(search.value, dict[str, str], ("search",))

@@ -10,6 +10,7 @@ from oodbench.config.schema import values_of
 Precision = Literal["fp32", "tf32", "bf16"]
 FOLDER = "folder:"  # before the path of any folder of images, in place of the name of a data set
 Option = bool | int | float | str  # the value of one of a network's options
+WILD = "wild"  # in place of an auxiliary set of outliers: the wild mixture
 NONE = "none"  # in place of a semantic set: generalization alone is measured; or of a covariate set: detection alone
 
 
@@ -109,6 +110,7 @@ class Contents:
     semantic: dict[str, Source] = field(default_factory=dict)
     groups: dict[str, list[str]] = field(default_factory=dict)  # of semantic sets, near or far: a table averages each
     covariate: dict[str, Source] = field(default_factory=dict)  # further ones: data sets or domains, labeled as the ID
+    outliers: Source | None = None  # an auxiliary set for trainers that need outliers; none: the wild mixture
     splits: Splits = field(default_factory=Splits)
     wild: bool = True  # false: no unlabeled mixture is to be had
     mixture: Literal["categorical", "three_masks"] = "categorical"  # how a wild batch is drawn, see data.WildMixture

@@ -21,6 +21,8 @@ HARNESS = {
         "oodbench.learning.batches.Data",
         "oodbench.learning.batches.Batch",
         "oodbench.running.trained.training_data",
+        "oodbench.running.trained.data_of",
+        "oodbench.running.trained.oracle",
     ),
     "classifier": ("oodbench.learning.networks.Classifier", "oodbench.running.trained.build_model"),
     "factory": ("oodbench.learning.factories.Factory",),  # which only networks of users come through
@@ -46,6 +48,7 @@ OF_THEIR_OWN = (
     "oodbench.data.jpeg",
     "oodbench.data.lookup",
     "oodbench.data.parts",
+    "oodbench.data.resizing",
     "oodbench.data.sets.street_digits",
     "oodbench.data.views",
 )

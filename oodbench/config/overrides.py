@@ -12,6 +12,7 @@ from oodbench.config.contents import (
     FOLDER,
     NONE,
     SECTIONS,
+    WILD,
     Column,
     Contents,
     NetworkChoice,
@@ -147,6 +148,18 @@ def with_sets(contents: Contents, semantic: Sequence[str], covariate: Sequence[s
             check_setting(changed.completed(column), changed)
         except Misfit as error:
             raise UserError(error.message) from None
+    return changed
+
+
+def with_outliers(contents: Contents, text: str | None) -> Contents:
+    """`--outliers`: an auxiliary set in place of the suite's, or the wild mixture; None is the suite's own."""
+    if text is None:
+        return contents
+    changed = replace(contents, outliers=None if text == WILD else Source(text))
+    try:
+        check(changed)
+    except Misfit as error:
+        raise UserError(f"--outliers {shortened(text)}: {error.message}") from None
     return changed
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from oodbench.config import identity
-from oodbench.config.cards import EVERY, KINDS, READS, Card, command_name, folder, load_class, read_cards
+from oodbench.config.cards import BUDGET, EVERY, KINDS, READS, Card, command_name, folder, load_class, read_cards
 from oodbench.config.schema import Misfit, parse
 from oodbench.config.search import Distribution, Draw, read
 from oodbench.errors import UserError, said, shortened, unknown
@@ -26,7 +26,10 @@ DEFAULT_METHODS = (
 )  # of a suite that lists none: one training, and what is quick to score
 # Of the rows of a table, in the paper's order.
 GROUPS = (DETECTION, GENERALIZATION, WILD_DATA) = ("OOD detection", "OOD generalization", "Learning with wild data")
+OUTLIERS = "Learning with auxiliary outliers"  # which are no wild images
+LABELS = "Learning with wild data, some of it labeled"  # what spends labels is never beside what does not
 DETECTION_BY = {reads: f"{DETECTION}: {reads}" for reads in READS}  # what our own tables divide the first of them into
+DETECTION_TRAINING = f"{DETECTION}: training"  # of trainers that are for detection and see no outliers
 YOUR_NETWORK = "Your network"  # the group of what scores a network that was given, and its division where it is alone
 YOUR_NETWORK_BY = {reads: f"{YOUR_NETWORK}: {reads}" for reads in READS}
 
@@ -209,11 +212,17 @@ class MethodSpec:
     name: str
     trainer: Component
     scorer: Component
+    outliers: str | None = None  # the auxiliary set that its training reads, by name; None: none, or the wild mixture
 
     @property
     def label(self) -> str:
-        """The name with every changed hyperparameter, as folders and tables show it."""
-        changed = {each.card.name: each.changed for each in (self.trainer, self.scorer)}
+        """The name with every changed hyperparameter, a budget of labels and a set of outliers, as tables show it."""
+        changed = {each.card.name: {**each.changed} for each in (self.trainer, self.scorer)}
+        own = changed[self.trainer.card.name]
+        if "labels" in self.needs:
+            own[BUDGET] = self.trainer.values[BUDGET]
+        if self.outliers is not None:
+            own["outliers"] = self.outliers
         return ",".join([self.name, *changed_words(self.name, changed)])
 
     @property
@@ -243,7 +252,11 @@ class MethodSpec:
         """
         if self.own.group is not None:
             return self.own.group
-        if "wild" in self.needs:
+        if "labels" in self.needs:
+            return LABELS
+        if self.outliers is not None and "wild" not in self.needs:
+            return OUTLIERS
+        if self.needs & {"wild", "outliers"}:
             return WILD_DATA
         if self.trainer.card.name == DEFAULT_TRAINER and self.name != DEFAULT_TRAINER:
             reads = None if self.scorer.card.is_ours else self.scorer.card.reads
@@ -257,7 +270,12 @@ class MethodSpec:
             trainer = trainer.with_value(key, text)
         if scorer.card.name == component:
             scorer = scorer.with_value(key, text)
-        return MethodSpec(self.name, trainer, scorer)
+        return replace(self, trainer=trainer, scorer=scorer)
+
+    @property
+    def adds(self) -> frozenset[str]:
+        """What its network has for scorers to read."""
+        return self.trainer.card.adds
 
     def at(self, draw: Draw) -> "MethodSpec":
         """This method with what a random search has drawn for its trainer, under the same name and label."""

@@ -79,7 +79,12 @@ class Suite:
     @property
     def provides(self) -> frozenset[str]:
         """What a trainer may need and finds here."""
-        offered = {"wild"} if self.contents.wild and all(s.semantic != NONE for s in self.settings) else set()
+        has_wild = self.contents.wild and all(s.semantic != NONE for s in self.settings)
+        offered = {"wild", "outliers", "labels"} if has_wild else set()
+        if self.contents.outliers is not None:
+            offered.add("outliers")
+        if self.contents.id.embed is None:  # features of a frozen network cannot be augmented
+            offered.add("views")
         if any(self.held_out(setting) for setting in self.settings):
             offered.add("environments")
         return frozenset(offered)
@@ -147,6 +152,9 @@ class Suite:
 
     def with_sets(self, semantic: Sequence[str], covariate: Sequence[str]) -> "Suite":
         return self._with(overrides.with_sets(self.contents, semantic, covariate))
+
+    def with_outliers(self, text: str | None) -> "Suite":
+        return self._with(overrides.with_outliers(self.contents, text))
 
     def error(self, place: Place, message: str) -> UserError:
         """What is wrong at a place of the suite file, with its line, where only a plan can tell."""

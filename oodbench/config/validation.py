@@ -46,6 +46,7 @@ def _check_sources(contents: Contents) -> None:
     sources: dict[Place, Source] = {("id",): contents.id}
     sources |= {("semantic", name): source for name, source in contents.semantic.items()}
     sources |= {("covariate", name): source for name, source in contents.covariate.items()}
+    sources |= {("outliers",): contents.outliers} if contents.outliers is not None else {}
     for place, source in sources.items():
         if source.dataset not in datasets and not source.dataset.startswith(FOLDER):
             raise Misfit((*place, "dataset"), str(unknown("data set", source.dataset, datasets)))
@@ -53,6 +54,8 @@ def _check_sources(contents: Contents) -> None:
             raise Misfit((*place, "classes"), f"expected at least one class and none twice, got {source.classes}")
         if place[0] == "semantic" and _overlap(source, contents.id):
             raise Misfit(place, f"shares classes of '{source.dataset}' with the ID data; choose others")
+        if place[0] == "outliers" and source.dataset == contents.id.dataset:
+            raise Misfit(place, f"'{source.dataset}' is the ID data set; choose another set")
         if place[0] == "covariate" and source.dataset == contents.id.dataset and not source.domains:
             raise Misfit(place, f"is the ID data set '{source.dataset}' itself; name the domains to hold out")
         if source.jpeg is not None and not 1 <= source.jpeg <= 100:

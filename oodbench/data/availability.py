@@ -29,7 +29,9 @@ def stored_as(name: str) -> str:
 
 def needed_by(suite: Suite) -> list[str]:
     """Every data set and file of weights that a suite may read."""
-    every = (suite.contents.id, *suite.contents.semantic.values(), *suite.contents.covariate.values())
+    contents = suite.contents
+    every = [contents.id, *contents.semantic.values(), *contents.covariate.values()]
+    every += [contents.outliers] if contents.outliers is not None else []
     weights = [suite.contents.id.embed] if suite.contents.id.embed is not None else []
     return list(dict.fromkeys([*(source.dataset for source in every), *weights]))
 
@@ -37,6 +39,8 @@ def needed_by(suite: Suite) -> list[str]:
 def lacking(suite: Suite, setting: Setting) -> dict[str, str]:
     """What a setting needs and is not there, and how to put that right; the ID data first."""
     names = [stored_as(source.dataset) for source in sources(suite, setting).values()]
+    if suite.contents.outliers is not None:
+        names.append(stored_as(suite.contents.outliers.dataset))
     if suite.contents.id.embed is not None:
         names.insert(1, suite.contents.id.embed)
     problems = {name: missing(name) for name in dict.fromkeys(names)}

@@ -47,8 +47,28 @@ def sources(suite: Suite, setting: Setting) -> dict[str, Source]:
     return read
 
 
+def outlier_mark(suite: Suite) -> dict[str, str]:
+    """The name and the content of the auxiliary outliers, for the trainings that read them."""
+    source = suite.contents.outliers
+    return {} if source is None else {dataset(source.dataset).name: dataset(source.dataset).fingerprint}
+
+
+def shared_with_outliers(suite: Suite, setting: Setting) -> str | None:
+    """A set of the setting that the auxiliary outliers are too, or come from; nobody may train on what tests."""
+    source = suite.contents.outliers
+    if source is None:
+        return None
+    outliers = dataset(source.dataset)
+    origins = {outliers.name, outliers.made_from, outliers.fingerprint} - {None}
+    for each in sources(suite, setting).values():
+        data = dataset(each.dataset)
+        if origins & {data.name, data.made_from, data.fingerprint}:
+            return data.name
+    return None
+
+
 def fingerprints(suite: Suite, setting: Setting) -> dict[str, str]:
-    """The content of every data set a cell reads, without decoding any."""
+    """The content of every data set a cell reads, without decoding any; auxiliary outliers have their own mark."""
     marks: dict[str, str] = {}
     for source in sources(suite, setting).values():
         data = dataset(source.dataset)

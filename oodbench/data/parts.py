@@ -39,6 +39,7 @@ class Parts:
     covariate: ImagePart
     semantic: ImagePart
     covariate_validation: ImagePart | None = None  # of held-out domains, with labels: for the selection of models alone
+    outliers: ImagePart | None = None  # of an auxiliary set, for trainers that need outliers
 
     def items(self) -> dict[str, ImagePart]:
         """By name, without a part that the setting does not have."""
@@ -49,7 +50,16 @@ class Parts:
 def build_parts(suite: Suite, setting: Setting, seed: int) -> Parts:
     """All parts of one setting under one seed; the same arguments always give the same rows."""
     parts = _without_mixture(suite, setting, seed) if setting.semantic == NONE else _with_mixture(suite, setting, seed)
+    if suite.contents.outliers is not None:
+        parts = replace(parts, outliers=_training_part(suite, suite.contents.outliers))
     return _checked(suite, setting, parts)
+
+
+def _training_part(suite: Suite, source: Source) -> ImagePart:
+    """The published training part of a set, or all of it: nothing of it tests."""
+    if dataset(source.dataset).has_test_part and source.part is None:
+        return part_of(suite, source, False)
+    return part_of(suite, source, {"train": False, "test": True}.get(source.part or "all"))
 
 
 def _without_mixture(suite: Suite, setting: Setting, seed: int) -> Parts:

@@ -10,13 +10,14 @@ import numpy as np
 from oodbench.config import identity
 from oodbench.config.suite import Setting, Source, Suite
 from oodbench.data import corruptions, embedding, store
-from oodbench.data.dataset import Rows
+from oodbench.data.dataset import Dataset, Rows
 from oodbench.data.decoder import code as decoder_code
 from oodbench.data.folder import Folder
 from oodbench.data.image_part import ImagePart
 from oodbench.data.jpeg import encoded
 from oodbench.data.lookup import dataset, official_files
 from oodbench.data.pictures import Pictures, PictureSet
+from oodbench.data.resizing import resized
 from oodbench.data.sets.corrupted import Official
 from oodbench.data.stored import Stored
 from oodbench.data.weights import WEIGHTS
@@ -32,7 +33,7 @@ def part_of(suite: Suite, source: Source, test: bool | None) -> ImagePart:
     if id_source.embed is not None and isinstance(data, PictureSet):
         whole: Any = data.pictures(size or data.size)  # not cached, since they are read once
     else:
-        whole = data.arrays(size)[0]
+        whole = _at_size(data, size) if source is suite.contents.outliers else data.arrays(size)[0]
     labels = chosen.labels
     if source in suite.contents.covariate.values():
         labels = _as_id_labels(suite, source, labels)
@@ -44,6 +45,20 @@ def part_of(suite: Suite, source: Source, test: bool | None) -> ImagePart:
         whole = _with_channels(suite, whole)
     content = data.fingerprint if isinstance(data, Folder) else ""
     return ImagePart(whole, chosen.rows, labels, chosen.rows, origin, chosen.domains, content)
+
+
+def _at_size(data: Dataset, size: int | None) -> Any:
+    """All images of auxiliary outliers, enlarged or reduced where their files fix another size than the suite's.
+
+    Test sets are never resized like this: a detector would learn to see the interpolation.
+    """
+    if isinstance(data, PictureSet):
+        return data.arrays(size)[0]
+    images = data.arrays(None)[0]
+    if size is None or size == images.shape[-1]:
+        return images
+    version = f"{data.fingerprint}-{decoder_code()}"
+    return store.cached_array(f"{data.name}-resized-{size}", version, lambda: resized(images, size))
 
 
 def _as_id_labels(suite: Suite, source: Source, labels: np.ndarray) -> np.ndarray:

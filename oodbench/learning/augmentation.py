@@ -9,16 +9,20 @@ from torch import Tensor
 from oodbench.errors import UserError
 from oodbench.learning.rows import sent
 
+VIEWS, UNMIRRORED_VIEWS = "views", "unmirrored-views"  # two views of an image, as contrastive methods compare them
+# The smallest share of an image that a crop may be, and how often one is drawn that lies within the image.
+RESIZED = {"resized-crop-flip": (0.08, 1), "domainbed": (0.7, 10), VIEWS: (0.5, 10), UNMIRRORED_VIEWS: (0.5, 10)}
+MIRRORED = {UNMIRRORED_VIEWS: 0.0}  # the share of images, where it is not half of them
+
 
 def augmented(images: Tensor, kind: str, generator: torch.Generator) -> Tensor:
     """Whole batches of uint8 images at once; the draws come from the batches' own generator."""
     if kind == "none":
         return images
     n, channels, height, width = images.shape
-    mirrored = sent((torch.rand(n, generator=generator) < 0.5).to(torch.int64), images.device)
-    if kind in ("resized-crop-flip", "domainbed"):
-        smallest, tries = (0.7, 10) if kind == "domainbed" else (0.08, 1)
-        images, pad = _resized_crops(images, smallest, tries, generator), 0
+    mirrored = sent((torch.rand(n, generator=generator) < MIRRORED.get(kind, 0.5)).to(torch.int64), images.device)
+    if kind in RESIZED:
+        images, pad = _resized_crops(images, *RESIZED[kind], generator), 0
     else:  # a crop of the image padded with black by an eighth of its side (4 of 32 pixels)
         pad = max(1, width // 8)
         images = F.pad(images, (pad, pad, pad, pad))
@@ -30,7 +34,14 @@ def augmented(images: Tensor, kind: str, generator: torch.Generator) -> Tensor:
     lines = corners[:, None, None] + (channel * high * wide)[:, None] + line * wide
     runs = torch.stack([images, images.flip(-1)]).flatten().unfold(0, width, 1)
     images = runs.index_select(0, lines.flatten()).view(n, channels, height, width)
+    if kind == VIEWS and channels == 3:
+        return _jittered(images, generator)
     return _recoloured(images, generator) if kind == "domainbed" else images
+
+
+def view_kind(augment: str) -> str:
+    """How two views of an image are made where the recipe augments so: mirrored only if the recipe mirrors."""
+    return UNMIRRORED_VIEWS if augment == "none" else VIEWS
 
 
 def _resized_crops(images: Tensor, smallest: float, tries: int, generator: torch.Generator) -> Tensor:
@@ -62,6 +73,19 @@ def _recoloured(images: Tensor, generator: torch.Generator) -> Tensor:
     amounts = 0.3 * (2 * torch.rand(n, len(CHANGES), generator=generator) - 1)
     orders = torch.rand(n, len(CHANGES), generator=generator).argsort(dim=1)
     return _changed(images, amounts, orders, torch.rand(n, generator=generator) < 0.1)
+
+
+def _jittered(images: Tensor, generator: torch.Generator) -> Tensor:
+    """One image in five changed by up to 40 % (the hue by up to 0.1 of its circle), in any order; one in five gray.
+
+    Gray images have no colors to change, and views of them are crops alone.
+    """
+    n = len(images)
+    most = torch.tensor([0.4, 0.4, 0.4, 0.1])
+    amounts = most * (2 * torch.rand(n, len(CHANGES), generator=generator) - 1)
+    amounts *= (torch.rand(n, 1, generator=generator) < 0.2).float()
+    orders = torch.rand(n, len(CHANGES), generator=generator).argsort(dim=1)
+    return _changed(images, amounts, orders, torch.rand(n, generator=generator) < 0.2)
 
 
 def _changed(images: Tensor, amounts: Tensor, orders: Tensor, grey: Tensor) -> Tensor:

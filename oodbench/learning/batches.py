@@ -1,5 +1,6 @@
 """Images in memory and batches by indexing: Split, WildMixture, Data, Batch. Knows nothing of suites or methods."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from oodbench.config.recipe import Recipe
 from oodbench.errors import UserError
 from oodbench.learning import environments
 from oodbench.learning.augmentation import augmented
-from oodbench.learning.rows import Streamed, ahead, sent, to_input
+from oodbench.learning.rows import Streamed, ahead, joined, sent, to_input
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,9 @@ class Batch:
     y: Tensor
     env: Tensor | None
     wild: Tensor | None  # unlabeled images of the mixture, as x
+    outliers: Tensor | None = None  # images of an auxiliary set known to be OOD, or the wild ones in its place
+    views: Tensor | None = None  # the images of x, augmented a second time
+    wild_views: Tensor | None = None  # and those of wild, which is augmented then too
 
     def __len__(self) -> int:
         return len(self.y)
@@ -54,6 +58,23 @@ class WildMixture:
     def parts(self) -> "tuple[Tensor | Streamed, ...]":
         return self.id, self.covariate, self.semantic
 
+    @property
+    def shares(self) -> tuple[float, float, float]:
+        return max(1 - self.pi_c - self.pi_s, 0.0), self.pi_c, self.pi_s
+
+    def once_counts(self) -> list[int]:
+        """How many images of each part `once` holds."""
+        size = min(len(part) / share for part, share in zip(self.parts, self.shares, strict=True) if share > 1e-9)
+        return [int(share * size + 1e-9) for share in self.shares]
+
+    def once(self) -> "Tensor | Streamed":
+        """The mixture as a set, for what looks at all wild images: each image once, in the proportions of the mixture.
+
+        It is as large as the smallest part allows. Its order says which part an image is of: ID, covariate, semantic.
+        No method may use that.
+        """
+        return joined([part[:count] for part, count in zip(self.parts, self.once_counts(), strict=True)])
+
     def stream(self, size: int, generator: torch.Generator) -> Iterator[Tensor]:
         """Endless uint8 batches; within each kind, images come in shuffled passes."""
         passes = [_ShuffledPasses(len(part), generator, part.device) for part in self.parts]
@@ -69,7 +90,7 @@ class WildMixture:
         That keeps each image of three batches with the probability of its kind, so that a batch has the size only
         on average.
         """
-        shares = torch.tensor([1 - self.pi_c - self.pi_s, self.pi_c, self.pi_s]).clamp_(min=0)
+        shares = torch.tensor(self.shares)
         if self.draw == "categorical":
             return torch.multinomial(shares, size, replacement=True, generator=generator).bincount(minlength=3).tolist()
         while True:
@@ -100,6 +121,8 @@ class Data:
     labelled: Split
     num_classes: int
     wild: WildMixture | None = None  # only for trainers that need it
+    outliers: Tensor | Streamed | None = None  # of an auxiliary set; None: the wild mixture takes its place
+    views: str | None = None  # how images are augmented where a trainer compares two views of each
     id_validation: Tensor | Streamed | None = None  # clean images without labels
     mixed_validation: Tensor | Streamed | None = None  # in the proportions of the mixture, disjoint from it
     id_test: Tensor | Streamed | None = None  # images without labels, for the paper's threshold and nothing else
@@ -122,19 +145,41 @@ class Data:
         """
         steps = self.steps(recipe) if steps is None else steps
         batches = self._batches(recipe, steps, torch.Generator().manual_seed(seed), device)
-        images = (self.labelled.images, *(self.wild.parts if self.wild is not None else ()))
+        images = (self.labelled.images, self.outliers, *(self.wild.parts if self.wild is not None else ()))
         return ahead(batches) if any(isinstance(each, Streamed) for each in images) else batches
 
     def _batches(self, recipe: Recipe, steps: int, generator: torch.Generator, device: torch.device) -> Iterator[Batch]:
         wild = self.wild.stream(recipe.batch_size, generator) if self.wild is not None else None
+        outliers = self._outlier_rows(recipe.batch_size, generator)
         for rows in self._rows(recipe, steps, generator):
-            images = augmented(self.labelled.images.index_select(0, rows), recipe.augment, generator)
+            originals = self.labelled.images.index_select(0, rows)
+            x, views = self._augmented(originals, self.views or recipe.augment, generator, device)
+            mixed, mixed_views = None, None
+            if wild is not None:
+                mixed, mixed_views = self._augmented(next(wild), self.views or "none", generator, device)
             yield Batch(
-                x=to_input(images, device),
+                x=x,
                 y=sent(self.labelled.y[rows], device),
                 env=None if self.labelled.env is None else sent(self.labelled.env[rows], device),
-                wild=None if wild is None else to_input(next(wild), device),
+                wild=mixed,
+                outliers=mixed if outliers is None else to_input(next(outliers), device),
+                views=views,
+                wild_views=mixed_views,
             )
+
+    def _augmented(
+        self, images: Tensor, kind: str, generator: torch.Generator, device: torch.device
+    ) -> tuple[Tensor, Tensor | None]:
+        """A batch as the network takes it, and a second view of it where trainers compare two."""
+        first = to_input(augmented(images, kind, generator), device)
+        return first, None if self.views is None else to_input(augmented(images, kind, generator), device)
+
+    def _outlier_rows(self, size: int, generator: torch.Generator) -> Iterator[Tensor] | None:
+        """Endless batches of the auxiliary outliers, in shuffled passes; None where there are none."""
+        if self.outliers is None:
+            return None
+        passes, images = _ShuffledPasses(len(self.outliers), generator, self.outliers.device), self.outliers
+        return (images.index_select(0, passes.take(size)) for _ in itertools.count())
 
     def _rows(self, recipe: Recipe, steps: int, generator: torch.Generator) -> Iterator[Tensor]:
         """The rows of each batch; with environments, as many of each."""
@@ -163,9 +208,11 @@ class Data:
             for name, record in records.items()
             if record is not None and not any(isinstance(value, Streamed) for value in vars(record).values())
         }
-        if sum(value.nbytes for each in tensors.values() for value in each.values()) >= room:
+        outliers = {"outliers": self.outliers} if isinstance(self.outliers, Tensor) else {}
+        if sum(value.nbytes for each in (*tensors.values(), outliers) for value in each.values()) >= room:
             return self
-        moved = {
+        moved: dict[str, Any] = {name: images.to(device) for name, images in outliers.items()}
+        moved |= {
             name: replace(records[name], **{key: value.to(device) for key, value in each.items()})
             for name, each in tensors.items()
         }

@@ -36,6 +36,17 @@ def generalized_entropy(logits: Tensor, gamma: float = 0.1, top: int = 100) -> T
     return (gamma * (logs + rest)).exp().gather(-1, kept).sum(dim=-1)
 
 
+def dirichlet_entropy(alpha: Tensor) -> Tensor:
+    """Differential entropy of Dirichlet distributions, N x K: highest, -ln Gamma(K), where every alpha is 1.
+
+    h = sum_k [ln Gamma(alpha_k) - (alpha_k - 1) (psi(alpha_k) - psi(alpha_0))] - ln Gamma(alpha_0)
+    with alpha_0 = sum_k alpha_k.
+    """
+    total = alpha.sum(dim=-1, keepdim=True)
+    each = alpha.lgamma() - (alpha - 1) * (alpha.digamma() - total.digamma())
+    return each.sum(dim=-1) - total.squeeze(-1).lgamma()
+
+
 def logit_score(logits: Tensor, base: LogitScore) -> Tensor:
     """A score that reads logits alone, by its name."""
     if base == "energy":
@@ -83,23 +94,26 @@ def whitening(covariance: Tensor) -> Tensor:
     return vectors[:, kept] / values[kept].sqrt()
 
 
-def forward_both(model: Classifier, batch: Batch, bn_mode: BatchNormMode) -> tuple[Tensor, Tensor]:
-    """Logits of the labeled and of the wild images; whose statistics batch normalization uses is `bn_mode`'s choice.
+def forward_both(
+    model: Classifier, batch: Batch, bn_mode: BatchNormMode, others: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Logits of the labeled and of the wild images, or of others; `bn_mode` is whose statistics normalization uses.
 
     joint: of both together, in one pass, as the released code does; id_only: of the labeled images, the wild ones see
     the running statistics; frozen: nobody's, the running statistics stay as they were.
     """
-    if batch.wild is None:
+    others = batch.wild if others is None else others
+    if others is None:
         raise UserError('batch.wild is None; add needs = frozenset({"wild"}) to the trainer')
     if bn_mode == "id_only":
         logits = model(batch.x)
         with frozen_batch_norm(model):
-            return logits, model(batch.wild)
+            return logits, model(others)
     if bn_mode == "frozen":
         with frozen_batch_norm(model):
-            both = model(torch.cat([batch.x, batch.wild]))
+            both = model(torch.cat([batch.x, others]))
     else:
-        both = model(torch.cat([batch.x, batch.wild]))
+        both = model(torch.cat([batch.x, others]))
     return both[: len(batch)], both[len(batch) :]
 
 
@@ -178,3 +192,8 @@ def class_templates(features: Tensor, classes: int, *labels: Tensor) -> Tensor:
         return overall if rows is None else features[rows].mean(dim=0)
 
     return torch.stack([template(k) for k in range(classes)])
+
+
+def short_features(features: Tensor) -> Tensor:
+    """Features longer than 1 scaled back to length 1, shorter ones as they are."""
+    return features / torch.linalg.vector_norm(features, dim=-1, keepdim=True).clamp(min=1)

@@ -19,6 +19,7 @@ from oodbench.config.recipe import Recipe
 from oodbench.errors import UserError, place_of
 from oodbench.learning.batches import Batch, Data
 from oodbench.learning.checkpoint import Saver, Stateful
+from oodbench.learning.label_oracle import LabelOracle
 from oodbench.learning.networks import Classifier
 from oodbench.seeds import derive
 
@@ -65,6 +66,7 @@ class Loop:
     notes: dict[str, Any] = field(default_factory=dict)  # what the trainer found out and the result shall tell
     step: int = 0  # optimizer steps taken before this one
     first_of_epoch: bool = True  # whether this step is
+    oracle: LabelOracle | None = None  # who labels wild images, for a trainer that has a budget
 
     _sums: dict[str, Tensor] = field(default_factory=dict, init=False)
     _optimizers: list[tuple[torch.optim.Optimizer, list[float]]] = field(default_factory=list, init=False)  # base rates
@@ -75,9 +77,17 @@ class Loop:
     def stage(self, name: str) -> "Loop":
         """A loop for one of several trainings within this one, resumed on its own; its last state stays on disk."""
         path = None if self.checkpoint is None else self.checkpoint.with_suffix(f".{name}.ckpt")
-        inner = Loop(self.recipe, self.seed, self.device, path, self.report, self.observe, self.say)
+        inner = Loop(self.recipe, self.seed, self.device, path, self.report, self.observe, self.say, oracle=self.oracle)
         inner._keep_last = True
         return inner
+
+    def ask(self, rows: Tensor) -> Tensor:
+        """The labels of some images of `data.wild.once()`, by their rows; -1 for a semantic one. Each costs a label."""
+        if self.oracle is None:
+            raise UserError('nobody answers loop.ask here; add needs = frozenset({"wild", "labels"}) to the trainer')
+        labels = self.oracle.ask(rows)
+        self.notes["labels_asked"] = self.oracle.spent
+        return labels
 
     def record(self, **values: Tensor) -> None:
         """Add values of this step to the epoch's means in the log; nothing is read from the device here."""

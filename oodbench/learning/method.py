@@ -40,7 +40,8 @@ class Trainer:
 
     display: ClassVar[str | None] = None  # how tables print it; else the class's name, or the file's
     group: ClassVar[str | None] = None  # of a table's rows; else one of the paper's three
-    needs: ClassVar[frozenset[str]] = frozenset()  # of "wild", "environments"; to come: "views", "outliers"
+    needs: ClassVar[frozenset[str]] = frozenset()  # of "wild", "environments", "views", "outliers", "labels"
+    adds: ClassVar[frozenset[str]] = frozenset()  # "ood-head": `extend` sets model.ood_head, which a scorer reads
     starts_from: ClassVar[str | None] = None  # the trainer whose weights this one fine-tunes
     scorer: ClassVar[str] = "energy"  # unless the user names another
     # What `--draws` draws a hyperparameter from: U(a,b) is uniform; 10**U(a,b) and 2**U(a,b) are powers of it; `int`
@@ -55,7 +56,8 @@ class Trainer:
     def extend(self, model: Classifier) -> None:
         """Give the network the parts this trainer adds to it, in place, before it trains or its weights are loaded.
 
-        Afterwards `model.features(x)` is still N x d and the linear `model.head` still turns that into logits.
+        Afterwards `model.features(x)` is still N x d and the linear `model.head` still turns that into logits. A
+        learned detector is a module `model.ood_head` of features, N x d to N x 1, higher where more OOD; see `adds`.
         """
 
     def loss(self, model: Classifier, batch: Batch) -> Tensor:
@@ -116,7 +118,7 @@ class Scorer(ABC):
     group: ClassVar[str | None] = None
     # "logits", "features and head", "distances" or "gradients": the rows of a table stand under it.
     reads: ClassVar[str | None] = None
-    # Of "validation", "images", "nonnegative-features", "feature-maps"; to come: "ood-head".
+    # Of "validation", "images", "nonnegative-features", "feature-maps", "ood-head".
     needs: ClassVar[frozenset[str]] = frozenset()
 
     def read_maps(self, maps: Tensor, model: Classifier) -> Tensor:

@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,40 @@ def as_rows(images: Any) -> "Tensor | Streamed":
     if isinstance(images, np.ndarray):
         return torch.from_numpy(images.astype(np.float32) if images.dtype == np.float64 else images)
     return images if isinstance(images, Streamed) else Streamed(images)
+
+
+def joined(parts: "Sequence[Tensor | Streamed]") -> "Tensor | Streamed":
+    """All rows of these, one part after the other; streamed where one of them is."""
+    tensors = [part for part in parts if isinstance(part, Tensor)]
+    return torch.cat(tensors) if len(tensors) == len(parts) else Streamed(_Joined(parts))
+
+
+class _Joined:
+    """Pictures of several parts under one count of rows, or some of these rows."""
+
+    def __init__(self, parts: "Sequence[Tensor | Streamed]", rows: "np.ndarray | None" = None) -> None:
+        self.parts = parts
+        self.ends = np.cumsum([len(part) for part in parts])
+        self.rows = np.arange(self.ends[-1]) if rows is None else rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self), *self.parts[0].shape[1:])
+
+    def __getitem__(self, some: Any) -> Any:
+        """A slice is of the same kind; rows in any order are decoded."""
+        if isinstance(some, slice):
+            return _Joined(self.parts, self.rows[some])
+        rows = self.rows[some]
+        of = np.searchsorted(self.ends, rows, side="right")
+        images = np.empty((len(rows), *self.shape[1:]), dtype=np.uint8)
+        for number, part in enumerate(self.parts):
+            start = self.ends[number] - len(part)
+            images[of == number] = part.index_select(0, torch.from_numpy(rows[of == number] - start)).cpu().numpy()
+        return images
 
 
 def ahead(items: Iterator[Any], count: int = 2) -> Iterator[Any]:

@@ -81,6 +81,8 @@ def lacking(arrays: Arrays, scorer: Scorer) -> str | None:
     """
     if not scorer.needs.isdisjoint({"images", "feature-maps"}):
         return "needs the images, which the file does not hold"
+    if "ood-head" in scorer.needs:
+        return "needs an OOD head, which the file does not hold"
     if not arrays.has_features and scorer.reads not in ("logits", None):
         return f"reads {scorer.reads}, and the file holds only logits"
     if arrays.weight is None and scorer.reads == "features and head":

@@ -69,6 +69,9 @@ def notes_of(runs: Runs) -> list[str]:
     few = [count for each in runs.ok if isinstance(count := each.result.notes.get("few_validation"), int)]
     if few:
         notes.append(f"fitted on as few as {min(few)} ID validation images of a class")
+    outliers = dict.fromkeys(str(each.result.notes["outliers"]) for each in runs.ok if "outliers" in each.result.notes)
+    if outliers:
+        notes.append(f"its outliers are {' and '.join(outliers)}")
     incomplete = [each for each in runs.ok if each.choice is not None and each.choice.passed_over]
     if incomplete:
         notes.append(f"selected without draws that failed or lack pairs ({_seeds(incomplete)})")

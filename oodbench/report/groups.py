@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from oodbench.config.registry import (
     DETECTION,
     DETECTION_BY,
+    DETECTION_TRAINING,
     GROUPS,
     YOUR_NETWORK,
     YOUR_NETWORK_BY,
@@ -14,7 +15,7 @@ from oodbench.config.registry import (
 from oodbench.report.names import value_order
 from oodbench.results.result import MethodRun
 
-ROW_GROUPS = (*DETECTION_BY.values(), *GROUPS, *YOUR_NETWORK_BY.values(), YOUR_NETWORK)
+ROW_GROUPS = (*DETECTION_BY.values(), DETECTION_TRAINING, *GROUPS, *YOUR_NETWORK_BY.values(), YOUR_NETWORK)
 # The paper's rows in its order; other methods come after them, by name.
 ORDER = (
     "msp", "odin", "energy", "mahalanobis", "vim", "knn",
@@ -50,7 +51,7 @@ def whole_group(group: str) -> str:
     """What a group of our own tables is a part of, if it is one, or itself."""
     if group in YOUR_NETWORK_BY.values():
         return YOUR_NETWORK
-    return DETECTION if group in DETECTION_BY.values() else group
+    return DETECTION if group in (*DETECTION_BY.values(), DETECTION_TRAINING) else group
 
 
 def by_paper(methods: Mapping[str, MethodRun]) -> dict[str, MethodRun]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from oodbench.config.cards import BUDGET
 from oodbench.config.registry import changed_words
 from oodbench.report.cells import plain
 from oodbench.results.result import MethodRun
@@ -61,7 +62,8 @@ def _varied(methods: Mapping[str, MethodRun]) -> dict[str, set[Parameter]]:
 
 
 def _changed(method: MethodRun) -> dict[Parameter, Any]:
-    return {(each.name, key): value for each in (method.trainer, method.scorer) for key, value in each.changed.items()}
+    parts = (method.trainer, method.scorer)
+    return {(each.name, key): value for each in parts for key, value in method.shown(each).items()}
 
 
 def _values(method: MethodRun, parameters: set[Parameter]) -> dict[Parameter, Any]:
@@ -79,6 +81,8 @@ def _named(method: MethodRun, values: Mapping[Parameter, Any]) -> str:
 def _word(method: str, parameter: Parameter, value: Any) -> str:
     component, key = parameter
     (word,) = changed_words(method, {component: {key: value}})
+    if key == BUDGET:
+        return f"{value} labels"
     if key not in SYMBOLS:
         return word
     return f"{SYMBOLS[key]} = {word.partition('=')[2]}".replace("-", "−")

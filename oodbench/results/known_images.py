@@ -39,7 +39,8 @@ class _Seen:
 
 def set_names(result: Result) -> set[str]:
     """The data sets that a setting must have read."""
-    return {source.dataset for source in _sources(result).values()}
+    outliers = result.config.suite.outliers
+    return {source.dataset for source in (*_sources(result).values(), *([outliers] if outliers is not None else []))}
 
 
 def _sources(result: Result) -> dict[str, Source]:

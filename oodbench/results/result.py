@@ -18,8 +18,9 @@ from typing import Any, Literal, get_type_hints
 import msgspec
 import numpy as np
 
+from oodbench.config.cards import BUDGET
 from oodbench.config.recipe import Recipe
-from oodbench.config.registry import changed_words
+from oodbench.config.registry import LABELS, changed_words
 from oodbench.config.schema import Misfit, conform, spell
 from oodbench.config.suite import Contents, Setting, Suite
 from oodbench.files import CannotWrite, write_atomically, write_bytes, write_text
@@ -58,6 +59,7 @@ class MethodRun:
     trainer: ComponentRun
     scorer: ComponentRun
     starts_from: list[ComponentRun] = field(default_factory=list)  # trainers before this one, the nearest first
+    outliers: str | None = None  # the auxiliary set that it learned from; None: none, or the wild mixture
 
     @property
     def first(self) -> str:
@@ -66,8 +68,16 @@ class MethodRun:
 
     @property
     def changed(self) -> list[str]:
-        """Its changed hyperparameters, as its label has them."""
-        return changed_words(self.name, {each.name: each.changed for each in (self.trainer, self.scorer)})
+        """Its changed hyperparameters, as its label has them, with a budget of labels and a set of outliers."""
+        return changed_words(self.name, {each.name: self.shown(each) for each in (self.trainer, self.scorer)})
+
+    def shown(self, component: ComponentRun) -> dict[str, Any]:
+        """What the names of rows say of its trainer or scorer."""
+        own = dict(component.changed)
+        if component is self.trainer:
+            own |= {BUDGET: component.values[BUDGET]} if self.group == LABELS and BUDGET in component.values else {}
+            own |= {"outliers": self.outliers} if self.outliers is not None else {}
+        return own
 
 
 @dataclass(frozen=True)

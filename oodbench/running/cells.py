@@ -42,7 +42,19 @@ class Training:
 
     @property
     def reads_wild(self) -> bool:
-        return "wild" in self.trainer.card.needs
+        needs = self.trainer.card.needs
+        return "wild" in needs or ("outliers" in needs and self.suite.contents.outliers is None)
+
+    @property
+    def reads_outliers(self) -> bool:
+        """Of an auxiliary set, rather than of the wild mixture."""
+        return "outliers" in self.trainer.card.needs and self.suite.contents.outliers is not None
+
+    @property
+    def images_of_a_step(self) -> int:
+        """In batches: labeled ones, wild ones or outliers, and as many again where it compares two views."""
+        count = 1 + (self.reads_wild or self.reads_outliers)
+        return 2 * count if "views" in self.trainer.card.needs else count
 
     @property
     def recipe_name(self) -> str:

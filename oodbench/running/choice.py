@@ -3,11 +3,12 @@
 import itertools
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from oodbench.config import networks
-from oodbench.config.cards import EVERY, NEEDS, NOT_YET, command_name
+from oodbench.config.cards import EVERY, NEEDS, OOD_HEAD, Card, command_name
 from oodbench.config.registry import DEFAULT_METHODS, DEFAULT_TRAINER, MethodSpec, Registry, distributions
 from oodbench.config.search import Distribution
 from oodbench.config.stated import Stated
@@ -27,9 +28,12 @@ def choose_methods(
     if not names:
         raise UserError("no method given; name at least one, for example --methods msp,knn")
     stated = Stated.of(suite, registry)
+    read = None if suite.contents.outliers is None else lookup.dataset(suite.contents.outliers.dataset).name
     listed = {name: stated.method(name) for name in names if command_name(name) not in EVERY}
     chosen = [spec for name in names for spec in ([listed[name]] if name in listed else stated.every(name))]
-    specs = list({spec.name: spec for spec in chosen}.values())
+    specs = list({spec.name: _with_outliers(spec, read, registry) for spec in chosen}.values())
+    if asked.outliers is not None and not any(_needs_outliers(spec, registry) for spec in specs):
+        raise UserError("no chosen method learns from outliers; leave out --outliers, or name one, such as oe")
     named = {spec.name for spec in listed.values()} if asked.methods or swept else set()
     grids = [alternatives(assignment) for assignment in asked.set]
     suite, specs = assign(suite, specs, [grid[0] for grid in grids if len(grid) == 1])
@@ -46,6 +50,21 @@ def choose_methods(
     specs = sorted(unique.values(), key=lambda spec: rank[spec.name])
     left_out = {name: f"cannot be used: {why}" for name, why in registry.broken.items() if {*names} - {*listed}}
     return suite, specs, named, left_out
+
+
+def _with_outliers(spec: MethodSpec, name: str | None, registry: Registry) -> MethodSpec:
+    """The method with the auxiliary set that it reads, where it reads one."""
+    return replace(spec, outliers=name) if _needs_outliers(spec, registry) else spec
+
+
+def _needs_outliers(spec: MethodSpec, registry: Registry) -> bool:
+    """Whether its training needs outliers, or one that this starts from."""
+    card: Card | None = spec.trainer.card
+    for _ in registry.cards:  # as often as there can be starts: a trainer that starts from itself is refused later
+        if card is None or "outliers" in card.needs:
+            break
+        card = registry.start_of(card)
+    return card is not None and "outliers" in card.needs
 
 
 def _unasked(suite: Suite, registry: Registry) -> list[str]:
@@ -105,8 +124,12 @@ def pairs_of(suite: Suite, settings: Sequence[Setting]) -> tuple[Suite, list[Set
 
 def misfit(suite: Suite, spec: MethodSpec, settings: Sequence[Setting]) -> str | None:
     """Why a method cannot be used, if so: it needs what the suite lacks, or more domains than a setting leaves."""
-    if spec.needs & NOT_YET:
-        return f"needs {' and '.join(sorted(spec.needs & NOT_YET))}, which this version of oodbench does not provide"
+    if OOD_HEAD in spec.needs - spec.adds:
+        return f"needs an OOD head, which the trainer '{spec.trainer.card.name}' does not add to the network"
+    for setting in settings if spec.outliers is not None else ():
+        shared = lookup.shared_with_outliers(suite, setting)
+        if shared is not None:
+            return f"would train on outliers of '{shared}', which '{suite.setting_name(setting)}' tests on"
     missing = (spec.needs & {*NEEDS["Trainer"]}) - suite.provides
     if missing:
         return f"needs {' and '.join(sorted(missing))} data, which the suite '{suite.name}' does not have"
@@ -125,6 +148,13 @@ def misfit(suite: Suite, spec: MethodSpec, settings: Sequence[Setting]) -> str |
             if suite.held_out(setting) and len(left) < 2:
                 return f"compares domains, two or more, and '{suite.setting_name(setting)}' leaves {len(left)}"
     return None
+
+
+def advice(spec: MethodSpec) -> str:
+    """What to do about a method that cannot be used."""
+    if OOD_HEAD in spec.needs - spec.adds:
+        return f"name a trainer that does, TRAINER+{spec.scorer.card.name}, or leave it out"
+    return "leave it out or choose another suite" if spec.outliers is None else "choose other outliers, or leave it out"
 
 
 def target_of(assignment: str) -> str:

@@ -11,6 +11,7 @@ import torch
 
 from oodbench import digests
 from oodbench.config import identity
+from oodbench.config.cards import BUDGET
 from oodbench.config.registry import Component
 from oodbench.config.suite import Setting
 from oodbench.data import lookup
@@ -110,6 +111,9 @@ def _train(training: Training, at: Workplace, setting: Setting) -> Trained:
         domain_accuracy.observer(lookup.dataset(training.suite.contents.id.dataset).domains, parts),
         lambda text: at.reporter.note(f"note: {training_name(training)}: {text}"),
     )
+    if "labels" in training.trainer.card.needs:
+        assert given.wild is not None
+        loop.oracle = trained.oracle(parts, given.wild, training.trainer.values[BUDGET])
     with arithmetic(training.suite, at.device, at.options.deterministic):
         trained.extended(model, [training], at.device)
         if at.compiles:
@@ -124,7 +128,7 @@ def _train(training: Training, at: Workplace, setting: Setting) -> Trained:
 def _data(training: Training, at: Workplace, setting: Setting) -> Data:
     """Copies of the images and labels that it may read, for it alone."""
     parts = at.parts(training.suite, setting, training.seed)
-    return trained.training_data(training.suite, parts, setting if training.reads_wild else None)
+    return trained.data_of(training, parts, setting)
 
 
 def _room(device: torch.device) -> int:

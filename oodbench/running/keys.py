@@ -29,7 +29,12 @@ SCORING = ("outputs",)  # and raw scores
 def of_training(training: "Training", with_seed: bool = True) -> dict[str, Any]:
     """Everything that a set of weights depends on."""
     contents = training.suite.contents
+    outliers: dict[str, Any] = {}
+    if training.reads_outliers and contents.outliers is not None:  # named only where there are some: older keys stay
+        mark = training.marks[dataset(contents.outliers.dataset).name]
+        outliers = {"outliers": {**source(contents.outliers), "data": mark}}
     return {
+        **outliers,
         "code": {name: identity.of_harness(name) for name in TRAINING},
         "trainer": training.trainer.identity(),
         "network": network(contents.network),

@@ -14,7 +14,13 @@ from oodbench.files import CannotWrite
 from oodbench.learning import definitions, isolation
 from oodbench.learning.loop import Failed
 
-GIVEN = {"wild": "batch.wild", "environments": "batch.env", "validation": "validation"}  # only to those that need it
+GIVEN = {  # only to those that need it
+    "wild": "batch.wild",
+    "outliers": "batch.outliers",
+    "views": "batch.views",
+    "environments": "batch.env",
+    "validation": "validation",
+}
 
 
 @contextmanager

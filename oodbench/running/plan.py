@@ -13,7 +13,6 @@ from typing import Any
 from oodbench import digests
 from oodbench.config import search
 from oodbench.config import suite as suites
-from oodbench.config.cards import NOT_YET
 from oodbench.config.registry import DEFAULT_TRAINER, Component, MethodSpec, Registry
 from oodbench.config.schema import values_of
 from oodbench.config.search import Distribution
@@ -160,6 +159,7 @@ def plan(asked: Request) -> Plan:
     if os.path.exists(asked.folder) and not os.path.isdir(asked.folder):
         raise UserError(f"the results folder '{asked.folder}' is a file; choose another with --results")
     suite = suites.load(asked.suite, asked.preset).with_network(asked.model).with_sets(asked.semantic, asked.covariate)
+    suite = suite.with_outliers(asked.outliers)
     whole = of_suite(asked, suite.with_precision(asked.precision).with_threads(asked.cpu_threads))
     if asked.keys is not None and whole.keys != asked.keys:
         raise UserError("keys differ from those of the plan: code, data or a file has changed since; submit it again")
@@ -179,8 +179,7 @@ def of_suite(asked: Request, suite: Suite) -> Plan:
         reason = choice.misfit(paired, spec, [*chosen, *pairs])
         if reason is not None:
             if spec.name in named:
-                elsewhere = "" if spec.needs & NOT_YET else " or choose another suite"
-                raise UserError(f"the method '{spec.name}' {reason}; leave it out{elsewhere}")
+                raise UserError(f"the method '{spec.name}' {reason}; {choice.advice(spec)}")
             left_out[spec.name] = reason
             specs.remove(spec)
     stated = Stated.of(suite, registry)
@@ -214,6 +213,8 @@ def _cells(
 ) -> list[Cell]:  # fmt: skip
     """One method in one setting under one seed, with every draw of a search."""
     marks = lookup.fingerprints(suite, setting)
+    if spec.outliers is not None:
+        marks = dict(sorted({**marks, **lookup.outlier_mark(suite)}.items()))
     recipe = stated.recipe(spec.trainer.card, spec.name)
     training = _training(suite, stated, spec.trainer, recipe, setting, seed, init, marks)
     cell = Cell(setting, spec, training, asked.folder, marks)
@@ -257,8 +258,10 @@ def _training(
     depends = training.reads_wild or (parent is not None and parent.setting is not None) or suite.held_out(setting)
     if depends:
         return training
-    name = lookup.dataset(suite.contents.id.dataset).name
-    return dataclasses.replace(training, setting=None, marks={name: training.marks[name]})
+    names = [lookup.dataset(suite.contents.id.dataset).name]
+    if suite.contents.outliers is not None and any(each.reads_outliers for each in training.chain):
+        names.append(lookup.dataset(suite.contents.outliers.dataset).name)
+    return dataclasses.replace(training, setting=None, marks={name: training.marks[name] for name in names})
 
 
 def cell_of(result: Result, registry: Registry, folder: Path) -> Cell:

@@ -182,7 +182,7 @@ def costs(plan: Plan, device: torch.device) -> Costs:
             recipe = training.recipe
             with isolated(training.trainer):
                 runs = training.trainer.make().runs
-            batch = recipe.batch_size * (2 if training.reads_wild else 1)
+            batch = recipe.batch_size * training.images_of_a_step
             trainings[key] = per_image * runs * recipe.steps(data.steps(recipe)) * batch
     return Costs(trainings, per_image * scored / 3)  # a forward pass is about a third of a training step
 

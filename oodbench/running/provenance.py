@@ -80,6 +80,7 @@ def result(
         notes={
             **(network.notes if network else {}),
             **(_trained_elsewhere(network.machine) if network else {}),
+            **_outliers(cell),
             **of_validation(cell.method.scorer.card, parts, lookup.num_classes(cell.suite)),
         },
         domain_accuracies=_observed(network.log) if network else [],
@@ -93,6 +94,11 @@ def _trained_elsewhere(there: dict[str, str]) -> dict[str, str]:
     words = [printable(there[name], 200) for name in ("host", "cpu") if isinstance(there.get(name), str)]
     here = [machine()[name] for name in ("host", "cpu")]
     return {"trained_on": ", ".join(words)} if words and words != here else {}
+
+
+def _outliers(cell: Cell) -> dict[str, str]:
+    """What a trainer that needs outliers was given as such."""
+    return {"outliers": cell.method.outliers or "the wild mixture"} if "outliers" in cell.method.needs else {}
 
 
 def of_validation(scorer: Card, parts: Parts, classes: int) -> dict[str, int]:
@@ -111,7 +117,7 @@ def _observed(log: list[dict[str, Any]]) -> list[EpochAccuracies]:
 def configuration(cell: Cell) -> Config:
     draw, origin = cell.training.draw, cell.drawn_from
     return Config(
-        suite=recorded(cell.suite.contents),
+        suite=recorded(cell.suite.contents, with_outliers=cell.method.outliers is not None),
         setting=cell.setting,
         method=_method(cell.method, [each.trainer for each in reversed(cell.training.chain[:-1])]),
         recipe=cell.training.recipe,
@@ -122,15 +128,22 @@ def configuration(cell: Cell) -> Config:
     )
 
 
-def recorded(contents: Contents) -> Contents:
+def recorded(contents: Contents, with_outliers: bool = False) -> Contents:
     """What was run of a suite file, not what else may be; of a folder or a network's file its name, not its place."""
+    outliers = contents.outliers if with_outliers else None
 
     def named(source: Source) -> Source:
         return replace(source, dataset=lookup.dataset(source.dataset).name)
 
     semantic = {name: named(source) for name, source in contents.semantic.items()}
     covariate = {name: named(source) for name, source in contents.covariate.items()}
-    contents = replace(contents, id=named(contents.id), semantic=semantic, covariate=covariate)
+    contents = replace(
+        contents,
+        id=named(contents.id),
+        semantic=semantic,
+        covariate=covariate,
+        outliers=None if outliers is None else named(outliers),
+    )
     network = networks.recorded(contents.network)
     return replace(contents, network=network, presets={}, methods={}, sweeps={}, search={})
 
@@ -147,6 +160,7 @@ def _method(method: MethodSpec, starts_from: list[Component]) -> MethodRun:
         component(method.trainer),
         component(method.scorer),
         [component(each) for each in starts_from],
+        method.outliers,
     )
 
 
@@ -157,7 +171,11 @@ def seeds(cell: Cell) -> dict[str, int]:
 def data(cell: Cell, parts: Parts) -> DataRead:
     return DataRead(
         {name: SetRead(mark, lookup.dataset(name).source) for name, mark in cell.marks.items()},
-        {name: PartRead(len(part), part.digest, part.origin) for name, part in parts.items().items()},
+        {
+            name: PartRead(len(part), part.digest, part.origin)
+            for name, part in parts.items().items()
+            if name != "outliers" or cell.method.outliers is not None
+        },
     )
 
 

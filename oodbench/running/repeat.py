@@ -8,6 +8,7 @@ from typing import Any
 from oodbench.config import networks
 from oodbench.config import suite as suites
 from oodbench.config.cards import catalogue
+from oodbench.config.contents import WILD
 from oodbench.config.registry import Component, MethodSpec, Registry
 from oodbench.config.schema import values_of
 from oodbench.config.stated import Stated
@@ -56,7 +57,7 @@ def command(result: Result, files: Files | None = None) -> tuple[str, list[str]]
     today = _with_own_recipes(suite, stated, method).contents
     assignments = [*_method_values(result, method if here else None), *_suite_values(result, today, remarks)]
     words += [word for each in assignments for word in ("--set", each)]
-    words += [*_model(result, today, remarks), *_sets(result, remarks)]
+    words += [*_model(result, today, remarks), *_sets(result, remarks), *_outliers(result, today, remarks)]
     if result.draw:
         words += ["--draws", str(result.draw + 1)]
     words += ["--seeds", str(result.seed), *_how(result, today)]
@@ -243,6 +244,18 @@ def _sets(result: Result, remarks: list[str]) -> list[str]:
     if changed:
         remarks.append(f"its {', '.join(changed)} came from a sweep or a suite file: {result.setting}")
     return words
+
+
+def _outliers(result: Result, today: Contents, remarks: list[str]) -> list[str]:
+    """The auxiliary set, where it is not what the suite has today."""
+    ran = result.config.suite.outliers
+    if result.config.method.outliers is None:
+        needs = "outliers" in result.notes and today.outliers is not None
+        return ["--outliers", WILD] if needs else []
+    assert ran is not None
+    if ran.dataset.startswith(FOLDER):
+        remarks.append(f"put the folder's path after '{FOLDER}'; a result records only its name")
+    return [] if ran == today.outliers else ["--outliers", ran.dataset]
 
 
 def _how(result: Result, today: Contents) -> list[str]:

@@ -37,6 +37,7 @@ class Request:
     settings: tuple[str, ...] = ()  # none: those of the suite
     semantic: tuple[str, ...] = ()
     covariate: tuple[str, ...] = ()
+    outliers: str | None = None  # a data set, folder:PATH or wild; None: the suite's, or the wild mixture
     sweep: str | None = None
     seeds: tuple[int, ...] = (0,)
     set: tuple[str, ...] = ()  # name.key=value, with several values a grid
@@ -83,6 +84,7 @@ class Request:
             self.results,
             self.init or "",
             self.model or "",
+            self.outliers or "",
             *self.plugins,
             *self.semantic,
             *self.covariate,

@@ -145,10 +145,10 @@ def _packed(units: Iterable[_Unit], count: int) -> list[list[_Unit]]:
 
 
 def cost_of(training: Training) -> float:
-    """Passes over the labeled images, of which a wild batch makes two."""
+    """Passes over the labeled images; other images of a step count as further passes."""
     if training.init is not None:
         return 0.0
     recipe, labelled = training.recipe, training.suite.contents.splits.labelled
     images = labelled if labelled >= 1 else LABELLED
     passes = recipe.epochs if recipe.epochs is not None else (recipe.iterations or 0) * recipe.batch_size / images
-    return float(passes * (2 if training.reads_wild else 1))
+    return float(passes * training.images_of_a_step)

@@ -5,7 +5,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,12 @@ from oodbench.data import lookup, views
 from oodbench.data.parts import Parts, mixed_validation
 from oodbench.errors import UserError
 from oodbench.learning import precision
+from oodbench.learning.augmentation import view_kind
 from oodbench.learning.batches import Data, Split, WildMixture
 from oodbench.learning.checkpoint import fits_module, load_state, load_tensors, save_tensors
 from oodbench.learning.factories import Factory
 from oodbench.learning.initial_weights import describe, read_weights
+from oodbench.learning.label_oracle import SEMANTIC, LabelOracle
 from oodbench.learning.loop import Loop
 from oodbench.learning.networks import Classifier, Network
 from oodbench.learning.rows import as_rows
@@ -74,8 +76,19 @@ def image_side(suite: Suite) -> int:
     return 1 if suite.contents.id.embed is not None else views.side(suite)
 
 
+def data_of(training: Training, parts: Parts, setting: Setting) -> Data:
+    """What a trainer may read of a setting's images: what it needs and no more."""
+    suite = training.suite
+    data = training_data(suite, parts, setting if training.reads_wild else None)
+    if training.reads_outliers and parts.outliers is not None:
+        data = replace(data, outliers=as_rows(parts.outliers.images))
+    if "views" in training.trainer.card.needs:
+        data = replace(data, views=view_kind(training.recipe.augment))
+    return data
+
+
 def training_data(suite: Suite, parts: Parts, setting: Setting | None) -> Data:
-    """What a trainer may read: without a setting, nothing of the wild mixture."""
+    """The labeled images and, with a setting, its wild mixture."""
     env = None
     if parts.labelled.domains is not None:
         env = torch.from_numpy(np.unique(parts.labelled.domains, return_inverse=True)[1])
@@ -94,6 +107,14 @@ def training_data(suite: Suite, parts: Parts, setting: Setting | None) -> Data:
         mixed_validation=as_rows(mixed_validation(parts, setting)),
         id_test=as_rows(parts.id.images),
     )
+
+
+def oracle(parts: Parts, wild: WildMixture, budget: int) -> LabelOracle:
+    """Who knows the labels of `wild.once()`."""
+    id_count, covariate_count, semantic_count = wild.once_counts()
+    known = [parts.wild_id.labels[:id_count], parts.wild_covariate.labels[:covariate_count]]
+    labels = np.concatenate([*known, np.full(semantic_count, SEMANTIC)])
+    return LabelOracle(torch.from_numpy(labels.astype(np.int64)), budget)
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ def agrees_with_its_card(subject: Subject, problem: Toy) -> None:
     if card.kind == "Trainer":
         search = {name: text for name, text in cls.search.items() if name in card.parameters}
         variables |= {"scorer": (card.scorer or DEFAULT_SCORER, cls.scorer), "search": (card.search, search)}
-        variables["starts_from"] = (card.starts_from, cls.starts_from)
+        variables |= {"starts_from": (card.starts_from, cls.starts_from), "adds": (card.adds, cls.adds)}
     for name, (read, actual) in variables.items():
         require(read == actual, f"the source says {name} = {read!r}, the class {actual!r}; write it out in the class")
     module = inspect.getmodule(cls)

@@ -11,11 +11,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from oodbench.config.cards import load_class
 from oodbench.config.recipe import Recipe
 from oodbench.config.registry import Registry
+from oodbench.learning.augmentation import UNMIRRORED_VIEWS
 from oodbench.learning.batches import Batch, Data, Split, WildMixture
+from oodbench.learning.label_oracle import SEMANTIC, LabelOracle
 from oodbench.learning.loop import Loop
 from oodbench.learning.networks import Classifier, Pooled
 from oodbench.learning.outputs import Outputs, forward
@@ -104,6 +107,39 @@ class WatchedLoop(Loop):
         return super().passes(model, data, watched, state, every)
 
 
+@dataclass
+class GradientLoop(Loop):
+    """Sees whether a loss has a gradient by the pixels of wild images or outliers; batch normalization stays frozen."""
+
+    gradients: list[bool] = field(default_factory=list)  # whether there is one, at every step of every stage
+
+    @property
+    def reached(self) -> bool:
+        return any(self.gradients)
+
+    def _train_mode(self, model: Classifier) -> None:
+        super()._train_mode(model)
+        for module in model.modules():
+            if isinstance(module, _BatchNorm):
+                module.eval()
+
+    def passes(
+        self, model: Classifier, data: Data, step: Any, state: Any, every: int | None = None
+    ) -> Iterator[dict[str, Any]]:
+        def watched(batch: Batch) -> Tensor:
+            others = [each for each in (batch.wild, batch.wild_views, batch.outliers) if each is not None]
+            for images in others:
+                images.requires_grad_(True)
+            loss: Tensor = step(batch)
+            self.gradients.append(any(each.grad is not None and bool(each.grad.any()) for each in others))
+            return loss
+
+        return super().passes(model, data, watched, state, every)
+
+    def stage(self, name: str) -> Loop:
+        return GradientLoop(self.recipe, self.seed, self.device, oracle=self.oracle, gradients=self.gradients)
+
+
 @dataclass(frozen=True)
 class Training:
     """What a trainer left."""
@@ -155,6 +191,9 @@ class Toy:
         """Of the trained network, frozen as a run freezes it."""
         model = self.new_model()
         model.load_state_dict(self.weights)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model.ood_head = nn.Linear(model.head.in_features, 1)  # for scorers that need one
         model.eval().requires_grad_(False)
         assert isinstance(self.data.labelled.images, Tensor) and isinstance(self.data.id_validation, Tensor)
         kinds = torch.cat([torch.arange(40) % CLASSES, CLASSES + torch.arange(20) % UNSEEN])
@@ -194,7 +233,18 @@ class Toy:
         split = self.data.labelled
         labelled = split if "environments" in trainer.needs else Split(split.images, split.y)
         data = replace(self.data, labelled=labelled)
-        return data if "wild" in trainer.needs else Data(labelled, data.num_classes)
+        if not trainer.needs & {"wild", "outliers"}:
+            data = Data(labelled, data.num_classes)
+        return replace(data, views=UNMIRRORED_VIEWS) if "views" in trainer.needs else data
+
+    def oracle_for(self, trainer: Any) -> LabelOracle | None:
+        """Who labels the wild images, for a trainer with a budget."""
+        wild = self.data.wild
+        if "labels" not in trainer.needs or wild is None:
+            return None
+        known, covariate, semantic = wild.once_counts()
+        labels = torch.cat([torch.arange(known), torch.arange(covariate)]) % CLASSES
+        return LabelOracle(torch.cat([labels, torch.full((semantic,), SEMANTIC)]), trainer.budget)
 
     def recipe(self, trainer: Any, **changes: Any) -> Recipe:
         """Gentle where weights are fine-tuned, and without weight decay: what moves has had a gradient."""
@@ -215,7 +265,7 @@ class Toy:
             values = {each.name: getattr(data, each.name) for each in fields(Data)}
             data = FailingData(**values, limit=fails_after)
         model = self.start(trainer).to(device)
-        loop = Loop(self.recipe(trainer, **changes), seed, device, checkpoint)
+        loop = Loop(self.recipe(trainer, **changes), seed, device, checkpoint, oracle=self.oracle_for(trainer))
         torch.manual_seed(seed)
         trainer.train(model, data, loop)
         return Training(model, loop)
@@ -233,7 +283,7 @@ class Toy:
         assert isinstance(split.images, Tensor)
         env = None if split.env is None else torch.cat([split.env] * 4)
         data = replace(data, labelled=Split(torch.cat([split.images] * 4), torch.cat([split.y] * 4), env))
-        loop = WatchedLoop(self.recipe(trainer, epochs=1, schedule="constant"), 0, CPU)
+        loop = WatchedLoop(self.recipe(trainer, epochs=1, schedule="constant"), 0, CPU, oracle=self.oracle_for(trainer))
         torch.manual_seed(0)
         trainer.train(model, data, loop)
         return list(loop.notes["losses"])

@@ -14,7 +14,7 @@ from oodbench.learning.outputs import forward
 from oodbench.running.mistakes import in_words
 from oodbench.testing.contract import Subject, Violation, require, require_some_effect, rule
 from oodbench.testing.simulated_device import AwayTensor, simulated
-from oodbench.testing.toy_problem import EPOCHS, Interrupted, Toy
+from oodbench.testing.toy_problem import EPOCHS, GradientLoop, Interrupted, Toy
 
 
 @rule("Trainer", "defaults", "the scorer and the start that a trainer names exist")
@@ -53,6 +53,29 @@ def weights_move(subject: Subject, problem: Toy) -> None:
 
 def same_weights(a: nn.Module, b: nn.Module) -> bool:
     return all(torch.equal(p, q) for p, q in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
+
+
+@rule("Trainer", "defaults", "what it learns from wild images or outliers has a gradient that reaches the network")
+def outliers_teach(subject: Subject, problem: Toy) -> None:
+    # Batch normalization is frozen: its statistics would carry something of any image into the other terms.
+    if not subject.card.needs & {"wild", "outliers"} or not takes_steps(subject, problem):
+        return
+    trainer = subject.make()
+    model, data = problem.start(trainer), problem.data_for(trainer)
+    loop = GradientLoop(problem.recipe(trainer), 0, torch.device("cpu"), oracle=problem.oracle_for(trainer))
+    torch.manual_seed(0)
+    trainer.train(model, data, loop)
+    require(loop.reached, "no step's loss has a gradient by the wild images or outliers; is a term detached, or zero?")
+
+
+@rule("Trainer", "defaults", "an OOD head is there if and only if the trainer says that it adds one")
+def adds_what_it_says(subject: Subject, problem: Toy) -> None:
+    model, says = problem.trained(subject.cls).model, "ood-head" in subject.card.adds
+    advice = "extend does not set model.ood_head" if says else 'extend sets one; write adds = frozenset({"ood-head"})'
+    require(hasattr(model, "ood_head") == says, advice)
+    if says:
+        found = model.ood_head(torch.zeros(3, model.head.in_features))
+        require(found.shape == (3, 1), f"it gives {tuple(found.shape)} for 3 rows, not (3, 1)")
 
 
 @rule("Trainer", "defaults", "the same seed gives the same weights and another seed others")

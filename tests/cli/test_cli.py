@@ -150,7 +150,7 @@ def test_show_says_what_a_random_search_draws_from_and_what_is_held_out():
 def test_show_of_the_embedded_suite_counts_images_and_names_where_they_come_from():
     out = assert_done(oodbench("show", "digits-c"))
     assert re.search(r"^setting photo-patches: gaussian_noise at severity 3, pi_c 0\.5, pi_s 0\.1$", out, re.MULTILINE)
-    assert re.search(r"^  labeled +\d+ images of digits$", out, re.MULTILINE)
+    assert re.search(r"^  labelled +\d+ images of digits$", out, re.MULTILINE)
     assert re.search(r"^  covariate +\d+ images of digits digits_c\.gaussian_noise-3$", out, re.MULTILINE)
     assert re.search(r"^data set digits: verified, .*scikit-learn's digits\.csv\.gz", out, re.MULTILINE)
     assert "source: scikit-learn's china.jpg and flower.jpg" in assert_done(oodbench("show", "photo-patches"))

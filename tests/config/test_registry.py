@@ -358,7 +358,7 @@ TRAINER_MISUSES = [
     ('scorer = "kn" + "n"', "smooth.py:15: expected scorer = \"...\", got \"'kn' + 'n'\"; write a text"),
     (
         'needs = "wild"',
-        "smooth.py:15: expected needs = frozenset({...}) of wild, environments, views, outliers, got 'wild'",
+        "smooth.py:15: expected needs = frozenset({...}) of wild, environments, views, outliers, labels, got 'wild'",
     ),
     ('needs = frozenset({"wlid"})', "unknown need 'wlid'; did you mean 'wild'?"),
     ('scorer = "knnn"', "says scorer = 'knnn': unknown method 'knnn'; did you mean 'knn'?"),

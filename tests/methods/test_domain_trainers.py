@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from scipy import optimize, stats
 from torch import nn
 
 from oodbench.cli import main
@@ -21,11 +22,13 @@ from oodbench.learning.batches import Batch, Data, Split
 from oodbench.learning.method import Classifier, Loop
 from oodbench.learning.outputs import forward
 from oodbench.methods.arm import Convolution, InContext, add_input_channel
+from oodbench.methods.eqrm import quantile
 from oodbench.methods.groupdro import GroupWeights
 from oodbench.methods.mmd import kernel
 from oodbench.methods.mtl import Embeddings
 from oodbench.methods.rsc import top
 from oodbench.methods.sagnet import content_randomised, restyled, style, style_randomised
+from oodbench.methods.sharpdro import kept_statistics
 from oodbench.results.folder import read_folder
 
 CARDS = Registry().cards
@@ -811,3 +814,141 @@ def test_wrong_environments_end_the_command_in_one_line(tmp_path, capsys):
     assert "environments" in capsys.readouterr().err
     assert main([*chosen, "--set", "coral.environments=random:2", "--set", "recipe.batch_size=3"]) == 2
     assert "choose recipe.batch_size=4 or more" in capsys.readouterr().err and not (tmp_path / "res").exists()
+
+
+# --- EQRM -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_quantile_of_equally_far_risks_by_hand():
+    # The median of a symmetric estimate is its middle. Far up, one risk of n is left alone: F = (n - 1 + Phi(x)) / n.
+    assert quantile(torch.tensor([1.0, 2.0, 6.0, 7.0]), 0.5).item() == pytest.approx(4.0)
+    risks = torch.tensor([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 100.0]).double()
+    h = 1.06 * risks.std().item() * 10**-0.2  # 100 is over 4.7 h from the others
+    assert quantile(risks, 0.95).item() == pytest.approx(100, abs=1e-3 * h)
+
+
+def test_the_quantile_of_two_risks_is_their_mean_and_a_multiple_of_their_deviation():
+    # With s = |R1 - R2| / sqrt 2, (R - mean) / s is +-1 / sqrt 2 whatever the risks are.
+    unit = quantile(torch.tensor([0.0, math.sqrt(2)]).double(), 0.75).item() - math.sqrt(0.5)
+    assert quantile(torch.tensor([3.0, 5.0]).double(), 0.75).item() == pytest.approx(4 + math.sqrt(2) * unit)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.75, 0.99])
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_the_quantile_is_the_root_of_the_kernel_density_estimate_of_scipy(alpha, count):
+    risks = np.random.default_rng(count).exponential(size=count)
+    estimate = stats.gaussian_kde(risks, bw_method=1.06 * count**-0.2)
+    root = optimize.brentq(lambda q: estimate.integrate_box_1d(-np.inf, q) - alpha, -20, 20, xtol=1e-12)
+    assert quantile(torch.from_numpy(risks), alpha).item() == pytest.approx(root, abs=1e-7)
+    assert quantile(torch.from_numpy(risks), alpha, "bisection").item() == pytest.approx(root, abs=1e-7)
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_the_gradient_of_the_quantile_is_that_of_differences_and_bisection_gives_it_for_two(count):
+    risks = torch.rand(count, dtype=torch.double, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    assert torch.autograd.gradcheck(lambda r: quantile(r, 0.75), risks, atol=1e-6)
+    (exact,) = torch.autograd.grad(quantile(risks, 0.75), risks)
+    (halved,) = torch.autograd.grad(quantile(risks, 0.75, "bisection"), risks)
+    assert torch.allclose(exact, halved, atol=1e-6) == (count == 2)
+    assert exact.sum().item() == pytest.approx(1) and halved.sum().item() == pytest.approx(1)  # equivariant
+
+
+def test_equal_risks_have_a_quantile_and_a_gradient():
+    for gradient in ("exact", "bisection"):
+        risks = torch.zeros(3, requires_grad=True)
+        value = quantile(risks, 0.75, gradient)
+        value.backward()
+        assert value.item() == pytest.approx(0, abs=1e-7) and risks.grad.isfinite().all()
+
+
+def test_eqrm_warms_up_like_erm_and_then_steps_slowly(data, new_model, erm):
+    """All of a training but its second half is ERM's on the same batches; the second optimizer has its own rate."""
+    loop = train(make("eqrm", environments="native"), data, new_model())
+    steps = len(loop.order)
+    assert loop.order == [0] * (steps // 2) + [1] * (steps - steps // 2)
+    rates = [optimizer.param_groups[0]["lr"] for optimizer in loop.made]
+    assert rates[1] == pytest.approx(0.02 * rates[0])
+    slow = trained(make("eqrm", environments="native", slowdown=1e-12, warmup=10**6), data, new_model(), seed=0)
+    half = trained(make("eqrm", environments="native", slowdown=1e-12, alpha=0.5), data, new_model(), seed=0)
+    assert all(torch.allclose(p, q, atol=1e-9) for p, q in zip(slow.parameters(), half.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"alpha": 1.0}, "eqrm.alpha=1 is out of range; choose a number between 0 and 1"),
+        ({"slowdown": 0.0}, "eqrm.warmup must be 0 or more and eqrm.slowdown above 0; change --set"),
+    ],
+)
+def test_values_of_eqrm_that_make_no_sense_are_refused(values, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        make("eqrm", **values)
+
+
+# --- SharpDRO -------------------------------------------------------------------------------------------------------
+
+
+def linear_problem():
+    """Rows of two pixels in two environments, one batch of all, and a network that is its head alone."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (12, 1, 1, 2), generator=generator, dtype=torch.uint8)
+    y = torch.randint(3, (12,), generator=generator)
+    model = Classifier(nn.Flatten(), 2, 3, mean=(0.0,), std=(1.0,))
+    with torch.no_grad():
+        model.head.weight.copy_(torch.randn(3, 2, generator=generator))
+        model.head.bias.copy_(torch.randn(3, generator=generator))
+    return Data(Split(images, y, torch.arange(12) // 6), 3), model
+
+
+def plain_risks(weight, bias, x, y, shares):
+    """The risks of two environments of six rows, and the gradient of their weighted sum, in closed form."""
+    z = x @ weight.T + bias
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    losses = -np.log(p[np.arange(len(y)), y])
+    by_logits = (p - np.eye(3)[y]) * np.repeat(shares, 6)[:, None] / 6
+    return losses.reshape(2, 6).mean(axis=1), by_logits.T @ x, by_logits.sum(axis=0)
+
+
+def test_a_step_of_sharpdro_is_that_of_plain_numpy():
+    data, model = linear_problem()
+    x, y = data.labelled.images.flatten(1).double().numpy() / 255, data.labelled.y.numpy()
+    weight, bias = (p.detach().double().numpy() for p in model.head.parameters())
+    recipe = Recipe(epochs=1, batch_size=12, lr=0.5, momentum=0.0, weight_decay=0.0, schedule="constant")
+    loop = train(make("sharpdro", rho=0.3, eta=2.0, environments="native"), data, model, recipe)
+    assert loop.order == [0]
+
+    risks, by_weight, by_bias = plain_risks(weight, bias, x, y, np.array([0.5, 0.5]))
+    omega = np.exp(2.0 * risks) / np.exp(2.0 * risks).sum()
+    length = np.sqrt((by_weight**2).sum() + (by_bias**2).sum())
+    climbed = weight + 0.3 * by_weight / length, bias + 0.3 * by_bias / length
+    uphill, by_weight_up, by_bias_up = plain_risks(*climbed, x, y, omega)
+    np.testing.assert_allclose(model.head.weight.detach(), weight - 0.5 * (by_weight + by_weight_up), atol=1e-5)
+    np.testing.assert_allclose(model.head.bias.detach(), bias - 0.5 * (by_bias + by_bias_up), atol=1e-5)
+    assert loop.log[0]["sharpness"] == pytest.approx(omega @ (uphill - risks), abs=1e-5)
+    assert loop.log[0]["largest_weight"] == pytest.approx(omega.max(), rel=1e-5)
+
+
+def test_sharpdro_with_hardly_a_step_uphill_and_equal_weights_takes_erm_s_step_twice_as_far(data, new_model):
+    """The mean risk here and the mean risk uphill have the same gradient where uphill is here."""
+    gentle = dataclasses.replace(GENTLE, epochs=1, batch_size=200)
+    sharp = trained(make("sharpdro", rho=1e-9, eta=0.0, environments="native"), data, new_model(), gentle)
+    fast = trained(make("groupdro", eta=0.0), data, new_model(), dataclasses.replace(gentle, lr=2 * gentle.lr))
+    pairs = zip(sharp.parameters(), fast.parameters(), strict=True)
+    assert all(torch.allclose(p, q, atol=1e-5) for p, q in pairs)
+
+
+def test_batch_statistics_uphill_are_not_remembered(toy_data, new_model):
+    model = new_model().train()
+    images = toy_data.labelled.images[:40].float() / 255
+    before = {name: value.clone() for name, value in model.named_buffers() if "running" in name}
+    with kept_statistics(model):
+        inside = model(images)
+    assert all(torch.equal(dict(model.named_buffers())[name], value) for name, value in before.items())
+    assert torch.equal(inside, model(images))  # of the same batch, as without
+    assert not all(torch.equal(dict(model.named_buffers())[name], value) for name, value in before.items())
+
+
+def test_values_of_sharpdro_that_make_no_sense_are_refused():
+    with pytest.raises(UserError, match="sharpdro.rho must be above 0 and sharpdro.eta 0 or more; change --set"):
+        make("sharpdro", rho=0.0)

@@ -214,7 +214,7 @@ def test_every_method_file_has_at_most_a_hundred_lines(name):
 @every_trainer
 def test_every_trainer_names_a_scorer_a_start_and_needs_that_exist(name):
     hold(trainer_rules.names_what_exists, name)
-    assert load_class(CARDS[name]).needs <= {"wild", "environments"}
+    assert load_class(CARDS[name]).needs <= {"wild", "environments", "views", "outliers", "labels"}
 
 
 @pytest.mark.parametrize("name", [name for name in TRAINERS if name not in NOTHING_LEARNT])
@@ -227,6 +227,16 @@ def test_the_loss_falls(name):
 def test_every_trainable_parameter_moves_and_stays_finite(name):
     assert trainer_rules.takes_steps(subject_of(name), toy()) == (name not in NOTHING_LEARNT)
     hold(trainer_rules.weights_move, name)
+
+
+@every_trainer
+def test_what_a_trainer_learns_from_wild_images_or_outliers_reaches_the_network(name):
+    hold(trainer_rules.outliers_teach, name)
+
+
+@every_trainer
+def test_a_trainer_adds_an_ood_head_if_and_only_if_it_says_so(name):
+    hold(trainer_rules.adds_what_it_says, name)
 
 
 @every_trainer

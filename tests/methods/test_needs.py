@@ -7,15 +7,19 @@ import pytest
 import torch
 from command_line import SUITE_FILE, assert_done, assert_refused, oodbench, smoke
 
-from oodbench import read_results
+from oodbench import load, read_results
 from oodbench.config import suite as suites
 from oodbench.config.registry import Registry
 from oodbench.data.parts import build_parts
+from oodbench.learning.batches import WildMixture
 from oodbench.learning.evaluation import Evaluation
+from oodbench.learning.rows import Streamed, joined
 from oodbench.learning.scoring import refuse_negative
 from oodbench.results.result import read_scores
 from oodbench.running.execution import keyed
+from oodbench.running.repeat import command
 from oodbench.running.trained import build_model
+from oodbench.testing import Violation, check_method
 
 SCORER = '''\
 """A. Author, A threshold from validation images, 2026."""
@@ -133,13 +137,175 @@ def test_a_need_of_another_kind_is_refused_when_the_file_is_read(text, needs, me
     assert_refused(oodbench("list", "--plugin", plugin(needs, text)), message)
 
 
-@pytest.mark.parametrize(("text", "need"), [(TRAINER, "views"), (TRAINER, "outliers"), (SCORER, "ood-head")])
-def test_what_this_version_cannot_serve_is_refused_at_planning_and_left_out_of_all(text, need, plugin, results):
-    path = plugin([need], text)
-    reason = f"needs {need}, which this version of oodbench does not provide"
-    assert_refused(smoke(results, "mine", "--plugin", path), f"the method 'mine' {reason}; leave it out\n")
-    assert f"left out: mine {reason}\n" in assert_done(smoke(results, "all", "--plugin", path, "--dry-run"))
+def test_a_scorer_that_needs_a_trainer_s_head_says_so_before_anything_trains(plugin, results):
+    reason = "needs an OOD head, which the trainer 'erm' does not add to the network"
+    assert_refused(smoke(results, "ood-head"), f"the method 'ood-head' {reason}; name a trainer that does")
+    assert_refused(smoke(results, "mixup+ood-head"), "which the trainer 'mixup' does not add to the network")
     assert not results.exists()
+
+
+HEAD = TRAINER.replace(
+    """    needs: ClassVar[frozenset[str]] = frozenset({NEEDS})
+""",
+    """    needs: ClassVar[frozenset[str]] = frozenset({NEEDS})
+    adds: ClassVar[frozenset[str]] = frozenset({"ood-head"})
+    scorer: ClassVar[str] = "ood-head"
+
+    def extend(self, model):
+        model.ood_head = torch.nn.Linear(model.head.in_features, 1)
+
+    def loss(self, model, batch):
+        logits, others = model(batch.x), model.features(batch.wild)
+        return torch.nn.functional.cross_entropy(logits, batch.y) - model.ood_head(others).mean()
+""",
+).replace("from oodbench import", "import torch\n\nfrom oodbench import")
+
+
+def test_the_head_that_a_trainer_adds_is_what_ood_head_reads(plugin, results):
+    path = plugin(["wild"], HEAD)
+    assert_done(smoke(results, "mine,mine+energy", "--plugin", path, "--setting", "unseen-digits"))
+    head, energy = sorted(read_results(results), key=lambda each: len(each.method))
+    assert (head.config.method.scorer.name, energy.config.method.scorer.name) == ("ood-head", "energy")
+    network = load(head, plugins=[path])
+    scores = read_scores(head.path)["semantic"].scores
+    assert len(scores) == head.data.parts["semantic"].rows and np.ptp(scores) > 0
+    assert network.model.ood_head.weight.shape[0] == 1
+
+
+def test_a_head_that_is_not_announced_or_not_there_breaks_the_contract(plugin):
+    unsaid = HEAD.replace('    adds: ClassVar[frozenset[str]] = frozenset({"ood-head"})\n', "")
+    with pytest.raises(Violation, match="extend sets one; write adds = frozenset"):
+        check_method(plugin(["wild"], unsaid, "unsaid.py"))
+    missing = HEAD.replace("        model.ood_head = torch.nn.Linear(model.head.in_features, 1)", "        return")
+    missing = missing.replace(" - model.ood_head(others).mean()", " + others.mean()")
+    with pytest.raises(Violation, match="extend does not set model.ood_head"):
+        check_method(plugin(["wild"], missing, "missing.py"))
+
+
+def test_a_term_without_a_gradient_breaks_the_contract(plugin):
+    detached = (
+        TRAINER
+        + """
+    def loss(self, model, batch):
+        wild = model(batch.wild).detach()
+        return torch.nn.functional.cross_entropy(model(batch.x), batch.y) + wild.logsumexp(dim=-1).mean()
+"""
+    )
+    path = plugin(["wild"], detached.replace("from oodbench import", "import torch\n\nfrom oodbench import"))
+    with pytest.raises(Violation, match="no step's loss has a gradient by the wild images or outliers"):
+        check_method(path)
+
+
+def test_a_trainer_that_needs_views_gets_every_image_twice_augmented_apart(plugin, results):
+    text = (
+        TRAINER
+        + """
+    def loss(self, model, batch):
+        assert batch.views.shape == batch.x.shape and batch.wild_views.shape == batch.wild.shape
+        assert not torch.equal(batch.views, batch.x) and not torch.equal(batch.wild_views, batch.wild)
+        return torch.nn.functional.cross_entropy(model(torch.cat([batch.x, batch.views])), torch.cat([batch.y] * 2))
+"""
+    )
+    path = plugin(["views", "wild"], text.replace("from oodbench import", "import torch\n\nfrom oodbench import"))
+    assert_done(smoke(results, "mine", "--plugin", path, "--setting", "unseen-digits"))
+    forgot = plugin(["wild"], text.replace("from oodbench import", "import torch\n\nfrom oodbench import"), "forgot.py")
+    outcome = smoke(results, "forgot", "--plugin", forgot, "--setting", "unseen-digits")
+    assert outcome.status == 1 and 'batch.views is None; add needs = frozenset({"views"}) to class Mine' in outcome.err
+
+
+BUDGETED = (
+    TRAINER
+    + """
+    budget: int = 5
+
+    def train(self, model, data, loop):
+        rows = torch.arange(ASKED)
+        assert len(data.wild.once()) > len(rows)
+        labels = loop.ask(rows)
+        assert len(labels) == len(rows) and (labels >= 0).all(), "the first images of the set are ID"
+        assert torch.equal(loop.ask(rows[:1]), labels[:1]), "the same image costs one label"
+        super().train(model, data, loop)
+"""
+)
+
+
+def test_labels_of_wild_images_are_counted_named_and_refused_beyond_the_budget(plugin, results):
+    text = BUDGETED.replace("from oodbench import", "import torch\n\nfrom oodbench import")
+    path = plugin(["wild", "labels"], text.replace("ASKED", "5"))
+    out = assert_done(smoke(results, "mine,oe", "--plugin", path, "--setting", "unseen-digits"))
+    assert "Learning with wild data, some of it labeled\n  Mine (5 labels)" in out
+    result = next(each for each in read_results(results) if each.method == "mine,budget=5")
+    assert result.notes["labels_asked"] == 5 and result.group == "Learning with wild data, some of it labeled"
+    greedy = plugin(["wild", "labels"], text.replace("ASKED", "6"), "greedy.py")
+    outcome = smoke(results, "greedy", "--plugin", greedy, "--setting", "unseen-digits")
+    assert outcome.status == 1
+    assert "asks for 6 labels of wild images, and its budget is 5; ask for fewer" in outcome.err
+
+
+def test_a_trainer_that_needs_labels_states_its_budget(plugin):
+    path = plugin(["wild", "labels"], TRAINER)
+    assert_refused(
+        oodbench("list", "--plugin", path), "a trainer that needs labels states how many; add a field budget"
+    )
+
+
+def test_outliers_are_named_in_key_label_and_footnote_and_the_wild_mixture_is_the_default(results):
+    out = assert_done(smoke(results, "oe,erm", "--setting", "unseen-digits"))
+    assert "its outliers are the wild mixture" in out
+    out = assert_done(smoke(results, "oe,erm", "--semantic", "unseen-digits", "--outliers", "photo-patches"))
+    assert "Learning with auxiliary outliers\n  OE (outliers=photo-patches)" in out
+    assert "its outliers are photo-patches" in out
+    found = {each.method: each for each in read_results(results)}
+    assert [*found] == ["erm", "oe", "oe,outliers=photo-patches"] and found["oe"].key != found[[*found][2]].key
+    other = found["oe,outliers=photo-patches"]
+    assert other.config.suite.outliers.dataset == "photo-patches" and other.data.parts["outliers"].rows > 0
+    assert found["erm"].config.suite.outliers is None and "outliers" not in found["erm"].data.parts
+    words = command(other)[0].split()
+    assert words[words.index("--outliers") + 1] == "photo-patches"
+    again = oodbench(*words[1:], "--results", results)
+    assert "1 of 1 cells are done" in assert_done(again) or "nothing to do" in assert_done(again)
+
+
+@pytest.mark.parametrize(
+    ("methods", "more", "message"),
+    [
+        ("oe", ["--outliers", "photo-patches"], "would train on outliers of 'photo-patches', which"),
+        ("oe", ["--outliers", "digits"], "--outliers digits: 'digits' is the ID data set; choose another set"),
+        ("oe", ["--outliers", "photo-patch"], "unknown data set 'photo-patch'; did you mean 'photo-patches'?"),
+        ("erm", ["--outliers", "photo-patches"], "no chosen method learns from outliers; leave out --outliers"),
+    ],
+)  # fmt: skip
+def test_outliers_that_cannot_be_are_refused(methods, more, message, results):
+    assert_refused(smoke(results, methods, *more), message)
+    assert not results.exists()
+
+
+def test_a_suite_file_states_outliers_and_the_command_line_overrides_them(tmp_path, results):
+    suite = tmp_path / "with-outliers.yaml"
+    suite.write_text(SUITE_FILE.read_text().replace("  - semantic: photo-patches", "").replace(
+        "corruptions: digits_c", "corruptions: digits_c\noutliers: {dataset: photo-patches}"
+    ))  # fmt: skip
+    given = ["run", "--suite", suite, "--preset", "smoke", "--methods", "oe", "--results", results]
+    assert_done(oodbench(*given))
+    assert_done(oodbench(*given, "--outliers", "wild"))
+    assert [each.method for each in read_results(results)] == ["oe", "oe,outliers=photo-patches"]
+
+
+def test_the_wild_set_holds_each_image_once_in_the_proportions_of_the_mixture():
+    parts = [torch.full((count, 1, 2, 2), value, dtype=torch.uint8) for value, count in ((0, 50), (1, 20), (2, 7))]
+    once = WildMixture(*parts, pi_c=0.5, pi_s=0.1).once()
+    assert once[:, 0, 0, 0].tolist() == [0] * 16 + [1] * 20 + [2] * 4
+
+
+def test_streamed_and_other_images_join_into_one_set():
+    parts = [torch.arange(5 * 4).view(5, 1, 2, 2).to(torch.uint8), torch.arange(100, 100 + 3 * 4).view(3, 1, 2, 2)]
+    streamed = Streamed(parts[1].to(torch.uint8).numpy())
+    both = joined([parts[0], streamed])
+    whole = torch.cat([parts[0], parts[1].to(torch.uint8)])
+    assert len(both) == 8 and tuple(both.shape) == (8, 1, 2, 2)
+    rows = torch.tensor([6, 0, 7, 4])
+    assert torch.equal(both.index_select(0, rows), whole[rows])
+    assert torch.equal(both[3:7].index_select(0, torch.tensor([3, 0])), whole[[6, 3]])
 
 
 def test_needs_are_shown(plugin):

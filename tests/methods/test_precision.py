@@ -84,7 +84,9 @@ def test_a_bfloat16_network_learns_in_float32_weights(name, values, toy):
 
 @pytest.mark.parametrize("name", SCORERS)
 def test_every_scorer_scores_a_bfloat16_network(name, toy_model, toy_data):
-    out = reading(name, forward(in_bfloat16(toy_model), toy_data.labelled.images, toy_data.labelled.y))
+    model = in_bfloat16(toy_model)
+    model.ood_head = torch.nn.Linear(model.head.in_features, 1)  # for scorers that need one
+    out = reading(name, forward(model, toy_data.labelled.images, toy_data.labelled.y))
     scores = scores_of(fitted(name, {}, out), out)
     assert scores.isfinite().all() and scores.dtype in (torch.float32, torch.float64)
 

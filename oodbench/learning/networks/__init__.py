@@ -16,6 +16,7 @@ class Classifier(nn.Module):
 
     mean: Tensor
     std: Tensor
+    ood_head: nn.Module  # of features, N x d to N x 1, higher where more OOD; only where a trainer adds one
     # Of what the body is given. Channels last is what convolutions are fastest with.
     memory_format: torch.memory_format = torch.channels_last
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from oodbench.config import identity
+from oodbench.config.cards import OOD_HEAD
 from oodbench.config.contents import Column, Contents, Defaults, NetworkChoice, Recipes, Source
 from oodbench.config.recipe import Recipe
 from oodbench.config.suite import NONE, Setting, Suite, suite_files
@@ -142,6 +143,8 @@ def _misfit(model: Adapted, negative: float, scorer: Scorer) -> str | None:
     """`negative` is the share of its features that are so."""
     if not model.has_features and scorer.reads != "logits" and "images" not in scorer.needs:
         return f"reads {scorer.reads or 'features'}, and no linear layer gives this network's logits"
+    if OOD_HEAD in scorer.needs:
+        return "needs an OOD head, which a trainer adds to a network"
     if not model.has_maps and "feature-maps" in scorer.needs:
         return "needs feature maps, and this network has none before its last pooling"
     return negative_misfit(negative, scorer)
