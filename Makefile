@@ -57,3 +57,17 @@ clean:
 	$(PIP) --editable ".[dev]"
 	-$(PIP) --editable ".[ray]"  # tests of it are skipped, with the reason, where it cannot be had
 	touch $@
+
+.PHONY: docs notebooks
+# The documentation site, into build/site. Nothing is fetched while it is built, nor by a browser that shows it.
+docs: .venv/installed-docs
+	$(BIN)/python docs/builder/pages.py build
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file build/mkdocs.yml
+
+# Runs the notebooks of the site and stores what they print and draw.
+notebooks: .venv/installed-docs
+	$(BIN)/python docs/builder/run_notebooks.py docs/notebooks/*.ipynb
+
+.venv/installed-docs: .venv/installed
+	$(PIP) --editable ".[docs]"
+	touch $@

@@ -1,6 +1,11 @@
 """S. Regmi, AdaSCALE: Adaptive Scaling for OOD Detection, arXiv 2025.
 
 The distribution of Q' is that of ID validation images, at most 5000 of them, as in the author's code.
+
+The new logits, which are then scored:
+
+    z' = W (f exp r_p) + b, where r_p is SCALE's r at the percentile p = p_min + (1 − F(Q')) (p_max − p_min)
+    Q' = λ Q + C_o, and F is the distribution of Q' on validation images
 """
 
 from dataclasses import dataclass

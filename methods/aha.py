@@ -2,6 +2,11 @@
 
 Labels are asked for where, among the wild images sorted by energy, semantic and covariate-shifted ones are equally
 dense. Half of the budget finds that rank by a noisy binary search, the other half labels the images around it.
+
+The loss:
+
+    L = CE on labeled images + CE on wild images that were given a class
+    + λ × (logistic loss of the head g(f), labeled images against wild images that were called semantic)
 """
 
 import math

@@ -3,6 +3,10 @@ DomainBed.
 
 A small network turns the images of one environment into a context, which every image gets as another channel. At test
 time it comes from the images of the batch, so predictions depend on those.
+
+The loss:
+
+    L = CE(z([x, c_e]), y), where c_e is the mean output of the context network over the images of environment e
 """
 
 from dataclasses import dataclass

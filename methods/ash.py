@@ -2,6 +2,11 @@
 
 On pooled features. All entries that equal the k-th largest are kept, and ASH-B keeps positive ones alone: half of the
 features after a ReLU are exactly 0, and which zeros count among the k largest would be the choice of a device's sort.
+
+The new logits, which are then scored:
+
+    z' = W f' + b, where f'_j is 0 unless f_j is one of the k largest of its row, and otherwise
+    b: f'_j = Σ_i f_i / (number kept)    s: f'_j = f_j exp(Σ_i f_i / Σ_(i kept) f_i)    p: f'_j = f_j
 """
 
 from dataclasses import dataclass

@@ -2,6 +2,11 @@
 CVPR 2025.
 
 A class that is predicted for no training row has the mean of its own rows, one without rows that of all rows.
+
+The score:
+
+    s = e⁺ / L + e⁻ / mean(L), where L = log Σ_k exp z_k and, with e = f − μ_ŷ,
+    e⁺ = Σ_j max(0, e_j sign w_ŷj) / ‖f‖₁    e⁻ = Σ_j max(0, −e_j sign w_ŷj) / ‖f‖₁
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,10 @@
 """Y. Li et al., Deep Domain Generalization via Conditional Invariant Adversarial Networks, ECCV 2018.
 
 As in DomainBed.
+
+The objective:
+
+    as DANN, with D(f + v_y), where v_y is learned for each class, and every class weighs the same in L_D
 """
 
 from collections.abc import Sequence

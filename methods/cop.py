@@ -1,4 +1,9 @@
-"""K. Fang et al., Kernel PCA for Out-of-Distribution Detection, NeurIPS 2024."""
+"""K. Fang et al., Kernel PCA for Out-of-Distribution Detection, NeurIPS 2024.
+
+The score:
+
+    s = ‖Rᵀ(u − mean(u))‖, where u = f / ‖f‖ and R spans what is outside the principal space of training u
+"""
 
 import math
 from dataclasses import dataclass

@@ -1,6 +1,11 @@
 """B. Sun and K. Saenko, Deep CORAL: Correlation Alignment for Deep Domain Adaptation, ECCV Workshops 2016.
 
 As in DomainBed: the means are aligned as well as the covariances, and both are averaged over their entries.
+
+The loss:
+
+    L = CE + γ mean over pairs of environments of [mean((μ_a − μ_b)²) + mean((C_a − C_b)²)],
+    where μ and C are mean and covariance of an environment's features
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,10 @@
 """E. Techapanurak et al., Hyperparameter-Free Out-of-Distribution Detection Using Cosine Similarity, ACCV 2020.
 
 On the features of any network: class means take the place of the weights of the paper's cosine head.
+
+The score:
+
+    s = −max_k cos(f, μ_k)
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,9 @@
-"""Y. Ganin et al., Domain-Adversarial Training of Neural Networks, JMLR 2016; alternating steps as in DomainBed."""
+"""Y. Ganin et al., Domain-Adversarial Training of Neural Networks, JMLR 2016; alternating steps as in DomainBed.
+
+The objective:
+
+    discriminator: L_D = CE(D(f), e) + ρ mean(‖∇_f CE(D(f), e)‖²)    network: L = CE(z, y) − λ L_D
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,9 @@
-"""Y. Sun and Y. Li, DICE: Leveraging Sparsification for Out-of-Distribution Detection, ECCV 2022."""
+"""Y. Sun and Y. Li, DICE: Leveraging Sparsification for Out-of-Distribution Detection, ECCV 2022.
+
+The new logits, which are then scored:
+
+    z' = (W ∘ M) f + b, where M_kj is 1 if W_kj mean(f_j) is above the p-th percentile, else 0
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,9 @@
-"""Q. Zhang et al., The Best of Both Worlds: On the Dilemma of Out-of-distribution Detection, NeurIPS 2024."""
+"""Q. Zhang et al., The Best of Both Worlds: On the Dilemma of Out-of-distribution Detection, NeurIPS 2024.
+
+The score:
+
+    s = Σ_k [ln Γ(α_k) − (α_k − 1) (ψ(α_k) − ψ(α_0))] − ln Γ(α_0), where α_k = max(0, z_k) + 1 and α_0 = Σ_k α_k
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal

@@ -2,6 +2,11 @@
 
 Whatever makes predictions on outliers uncertain costs accuracy on covariate-shifted images. Decoupled uncertainty
 learning makes the distribution over predictions uncertain instead and keeps the prediction itself.
+
+The loss:
+
+    L = CE(z, y) + λ [mean_out max(0, h_0 + m_out − h)^τ + mean_ID max(0, h − h_0 − m_in)^τ] + γ mean_out KL(p ‖ p_0),
+    where h is the Dirichlet entropy, and h_0 and p_0 are those of the starting weights
 """
 
 from copy import deepcopy

@@ -1,4 +1,9 @@
-"""W. Liu et al., Energy-based Out-of-distribution Detection, NeurIPS 2020."""
+"""W. Liu et al., Energy-based Out-of-distribution Detection, NeurIPS 2020.
+
+The score:
+
+    s = −T log Σ_k exp(z_k / T)
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,9 @@
-"""W. Liu et al., Energy-based Out-of-distribution Detection, NeurIPS 2020."""
+"""W. Liu et al., Energy-based Out-of-distribution Detection, NeurIPS 2020.
+
+The loss:
+
+    L = CE(z, y) + λ [mean_ID max(0, E − m_in)² + mean_out max(0, m_out − E)²], where E = −log Σ_k exp z_k
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal

@@ -2,6 +2,10 @@
 Segmentation, ICCV 2021.
 
 Of one prediction per image, in nats, without the training by entropy that the paper adds.
+
+The score:
+
+    s = −Σ_k p_k log p_k
 """
 
 from dataclasses import dataclass

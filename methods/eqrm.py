@@ -3,6 +3,11 @@ DomainBed.
 
 Environments are draws from a distribution of environments. A quantile of their risks bounds the risk in a new one with
 that probability; it is read off a kernel density estimate.
+
+The loss:
+
+    L = mean_e R_e while warming up, then the α-quantile of a kernel density estimate of the R_e,
+    where R_e is the cross-entropy in environment e
 """
 
 import math

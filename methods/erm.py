@@ -1,6 +1,10 @@
 """V. Vapnik, Statistical Learning Theory, 1998.
 
 The plain classifier, and the starting point of every method that fine-tunes.
+
+The loss:
+
+    L = CE(z(x), y)
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,9 @@
-"""L. Liu and Y. Qin, Fast Decision Boundary based Out-of-Distribution Detector, ICML 2024."""
+"""L. Liu and Y. Qin, Fast Decision Boundary based Out-of-Distribution Detector, ICML 2024.
+
+The score:
+
+    s = −mean_(k ≠ ŷ) [(z_ŷ − z_k) / ‖w_ŷ − w_k‖] / ‖f − μ‖
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,9 @@
-"""X. Liu et al., GEN: Pushing the Limits of Softmax-Based Out-of-Distribution Detection, CVPR 2023."""
+"""X. Liu et al., GEN: Pushing the Limits of Softmax-Based Out-of-Distribution Detection, CVPR 2023.
+
+The score:
+
+    s = Σ_k p_k^γ (1 − p_k)^γ, over the M largest p_k
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

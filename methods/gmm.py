@@ -1,6 +1,10 @@
 """J. Mukhoti et al., Deep Deterministic Uncertainty: A New Simple Baseline, CVPR 2023.
 
 On the features of any network: the paper's own has spectral normalization and is trained for it.
+
+The score:
+
+    s = −log Σ_k (n_k / N) N(f; μ_k, Σ_k)
 """
 
 import math

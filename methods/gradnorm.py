@@ -1,6 +1,10 @@
 """R. Huang et al., On the Importance of Gradients for Detecting Distributional Shifts in the Wild, NeurIPS 2021.
 
 In closed form, without a backward pass: the gradient by the weights of the head is an outer product.
+
+The score:
+
+    s = −‖f‖₁ Σ_k |1 − K p_k|
 """
 
 from dataclasses import dataclass

@@ -4,6 +4,11 @@ The paper looks at every layer; here only the last feature map is read. As in th
 matrix are summed before the root is taken, which leaves C numbers of each order, and 1e-6 is added to a bound that is
 divided by: a channel that fires where it never did in training puts an image very far away. The paper divides the
 deviation of each layer by its mean on held-out ID images, so that layers count alike; with one layer, orders do.
+
+The score:
+
+    s = Σ_p δ_p / mean(δ_p), where δ_p is how far the row sums of order p leave their range [min, max] in class ŷ,
+    in units of the bound they pass, and the mean is over validation images
 """
 
 from dataclasses import dataclass

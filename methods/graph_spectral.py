@@ -3,6 +3,12 @@
 Augmented images are the nodes of a graph. Two are joined as likely as they are views of one image (weight eta_u) or of
 two labeled images of one class (eta_l). The loss below is least where features are a spectral embedding of that graph,
 in which covariate-shifted images lie near their class and semantic ones apart. A linear head is then trained on it.
+
+The loss:
+
+    L = −2 η_l L1 − 2 η_u L2 + η_l² L3 + 2 η_l η_u L4 + η_u² L5, with 4 for 2 before L4 in the reference form,
+    where L1 and L2 are mean products of the features of two views of one class and of one image,
+    and L3, L4 and L5 are mean squared products of labeled, of mixed and of wild pairs
 """
 
 from dataclasses import dataclass, replace

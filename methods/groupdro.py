@@ -1,4 +1,10 @@
-"""S. Sagawa et al., Distributionally Robust Neural Networks for Group Shifts, ICLR 2020; as in DomainBed."""
+"""S. Sagawa et al., Distributionally Robust Neural Networks for Group Shifts, ICLR 2020; as in DomainBed.
+
+The loss:
+
+    L = Σ_e q_e R_e, where R_e is the cross-entropy in environment e, and each step multiplies q_e by exp(η R_e)
+    and divides by the sum of all
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal

@@ -1,4 +1,10 @@
-"""M. Xu et al., Adversarial Domain Adaptation with Domain Mixup, AAAI 2020; between environments as in DomainBed."""
+"""M. Xu et al., Adversarial Domain Adaptation with Domain Mixup, AAAI 2020; between environments as in DomainBed.
+
+The loss:
+
+    L = λ CE(z(x'), y_i) + (1 − λ) CE(z(x'), y_j), where x' = λ x_i + (1 − λ) x_j, λ ~ Beta(α, α),
+    and i and j come from two environments
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,9 @@
-"""M. Arjovsky et al., Invariant Risk Minimization, 2019; IRMv1 with the schedule of DomainBed (ICLR 2021)."""
+"""M. Arjovsky et al., Invariant Risk Minimization, 2019; IRMv1 with the schedule of DomainBed (ICLR 2021).
+
+The loss:
+
+    L = mean_e R_e + λ mean_e (d/ds R_e(s z) at s = 1)², where R_e is the cross-entropy in environment e
+"""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar

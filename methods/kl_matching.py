@@ -2,6 +2,10 @@
 
 In OpenOOD's code a class that no validation image is predicted to be has the typical probabilities of a one-hot
 vector. Every softmax is infinitely far from that, so it is never the nearest and is left out here.
+
+The score:
+
+    s = min_k Σ_j p_j log(p_j / q_kj), where q_k is the mean of p over validation images that are predicted as k
 """
 
 import math

@@ -1,4 +1,9 @@
-"""Y. Sun et al., Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022."""
+"""Y. Sun et al., Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022.
+
+The score:
+
+    s = ‖u − u_(k)‖, where u = f / ‖f‖ and u_(k) is the k-th nearest of the training rows
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -2,6 +2,10 @@
 
 Once an image is classified, cross-entropy is lowered by longer logits, of any image. Logits of one length leave only
 their direction to learn.
+
+The loss:
+
+    L = CE(z / (τ ‖z‖), y)
 """
 
 from dataclasses import dataclass

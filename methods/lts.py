@@ -1,6 +1,10 @@
 """A. Djurisic et al., Logit Scaling for Out-of-Distribution Detection, 2024.
 
 Where all logits are low enough that the energy is positive, a larger factor makes it larger still, not smaller.
+
+The new logits, which are then scored:
+
+    z' = r² z, where r = Σ_j f_j / (sum of the k largest f_j)
 """
 
 from dataclasses import dataclass

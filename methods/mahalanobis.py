@@ -1,6 +1,10 @@
 """K. Lee et al., A Simple Unified Framework for Detecting Out-of-Distribution Samples, NeurIPS 2018.
 
 On penultimate features alone, without the input step unless asked for.
+
+The score:
+
+    s = min_k (f − μ_k)ᵀ Σ⁻¹ (f − μ_k) / 2
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,9 @@
-"""M. Müller and M. Hein, Mahalanobis++: Improving OOD Detection via Feature Normalization, ICML 2025."""
+"""M. Müller and M. Hein, Mahalanobis++: Improving OOD Detection via Feature Normalization, ICML 2025.
+
+The score:
+
+    s = min_k (u − μ_k)ᵀ Σ⁻¹ (u − μ_k) / 2, where u = f / ‖f‖ and μ_k, Σ are of training u
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,9 @@
-"""D. Hendrycks et al., Scaling Out-of-Distribution Detection for Real-World Settings, ICML 2022."""
+"""D. Hendrycks et al., Scaling Out-of-Distribution Detection for Real-World Settings, ICML 2022.
+
+The score:
+
+    s = −max_k z_k
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -2,6 +2,11 @@
 Detection, Transactions on Machine Learning Research 2025 (arXiv 2510.06505).
 
 SAL's pipeline around another center: the median of all gradients, coordinate by coordinate, which outliers hardly move.
+
+The loss:
+
+    L = CE(z, y) + λ × (logistic loss of the head g(f), labeled images against candidates), where a wild image is a
+    candidate if its (v·(∇ − median ∇))² is above that of a share `kept` of labeled images
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,9 @@
-"""H. Zhang et al., mixup: Beyond Empirical Risk Minimization, ICLR 2018."""
+"""H. Zhang et al., mixup: Beyond Empirical Risk Minimization, ICLR 2018.
+
+The loss:
+
+    L = λ CE(z(x'), y_i) + (1 − λ) CE(z(x'), y_j), where x' = λ x_i + (1 − λ) x_j and λ ~ Beta(α, α)
+"""
 
 from dataclasses import dataclass
 

@@ -2,6 +2,10 @@
 
 A step that helps one environment shall also help another: the gradient there, after a trial step here, is added to
 the gradient here. Second derivatives are left out.
+
+The loss:
+
+    L = mean over pairs of environments (i, j) of [R_i(θ) + β R_j(θ')], where θ' is θ after a step on R_i
 """
 
 from dataclasses import dataclass

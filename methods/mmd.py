@@ -1,4 +1,10 @@
-"""H. Li et al., Domain Generalization with Adversarial Feature Learning, CVPR 2018; as in DomainBed."""
+"""H. Li et al., Domain Generalization with Adversarial Feature Learning, CVPR 2018; as in DomainBed.
+
+The loss:
+
+    L = CE + γ mean over pairs of environments of [k(a, a) + k(b, b) − 2 k(a, b)],
+    where k(a, b) is the mean of Σ_g exp(−g ‖f_a − f_b‖²)
+"""
 
 from dataclasses import dataclass
 

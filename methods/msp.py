@@ -1,4 +1,9 @@
-"""D. Hendrycks and K. Gimpel, A Baseline for Detecting Misclassified and Out-of-Distribution Examples, ICLR 2017."""
+"""D. Hendrycks and K. Gimpel, A Baseline for Detecting Misclassified and Out-of-Distribution Examples, ICLR 2017.
+
+The score:
+
+    s = −max_k p_k
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

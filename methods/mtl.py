@@ -2,6 +2,10 @@
 
 The head sees each image beside the mean feature of its environment, at test time of its batch. Predictions therefore
 depend on the images that come with an image.
+
+The loss:
+
+    L = Σ_e CE(head([f, m_e]), y), where m_e follows the mean feature of environment e
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,9 @@
-"""L. Liu and Y. Qin, Detecting Out-of-Distribution Through the Lens of Neural Collapse, CVPR 2025."""
+"""L. Liu and Y. Qin, Detecting Out-of-Distribution Through the Lens of Neural Collapse, CVPR 2025.
+
+The score:
+
+    s = −w_ŷ·(f − μ) / ‖f − μ‖ − α ‖f‖₁
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

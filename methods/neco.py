@@ -1,4 +1,9 @@
-"""M. B. Ammar et al., NECO: NEural Collapse Based Out-of-distribution Detection, ICLR 2024."""
+"""M. B. Ammar et al., NECO: NEural Collapse Based Out-of-distribution Detection, ICLR 2024.
+
+The score:
+
+    s = −(‖Pᵀ g‖ / ‖g‖) max_k z_k, where g is the standardized f and P spans the principal space
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal

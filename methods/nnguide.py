@@ -1,6 +1,10 @@
 """J. Park et al., Nearest Neighbor Guidance for Out-of-Distribution Detection, ICCV 2023.
 
 The bank is every training row, where the paper draws a sample of a large training set.
+
+The score:
+
+    s = −L · mean of the k largest cos(f, f_i) L_i over training rows i, where L = log Σ_k exp z_k
 """
 
 from dataclasses import dataclass

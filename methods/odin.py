@@ -1,4 +1,9 @@
-"""S. Liang et al., Enhancing the Reliability of Out-of-distribution Image Detection in Neural Networks, ICLR 2018."""
+"""S. Liang et al., Enhancing the Reliability of Out-of-distribution Image Detection in Neural Networks, ICLR 2018.
+
+The score:
+
+    s = −max_k softmax(z(x') / T)_k, where x' = x − ε sign(∇_x [−log softmax(z(x) / T)_ŷ])
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,9 @@
-"""D. Hendrycks et al., Deep Anomaly Detection with Outlier Exposure, ICLR 2019."""
+"""D. Hendrycks et al., Deep Anomaly Detection with Outlier Exposure, ICLR 2019.
+
+The loss:
+
+    L = CE(z, y) + λ mean over outliers of [log Σ_k exp z_k − mean_k z_k]
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal

@@ -1,5 +1,9 @@
 """The detector that a trainer has learned beside its classifier, as in X. Du et al., How Does Unlabeled Data Provably
 Help Out-of-Distribution Detection?, ICLR 2024.
+
+The score:
+
+    s = g(f), where g is the head that the trainer has learned
 """
 
 from dataclasses import dataclass

@@ -1,5 +1,11 @@
 """K. Bibas et al., Single Layer Predictive Normalized Maximum Likelihood for Out-of-Distribution Detection,
-NeurIPS 2021."""
+NeurIPS 2021.
+
+The score:
+
+    s = log Σ_k [p_k / (p_k + (1 − p_k) p_k^g)] / log K, where p is that of the unit feature u = f / ‖f‖
+    g = h / (1 + h) and h = uᵀ (XᵀX)⁺ u, where the rows of X are the unit features of training images
+"""
 
 import math
 from dataclasses import dataclass

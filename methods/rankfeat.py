@@ -3,6 +3,10 @@
 The paper also reduces the map of the block before the last and averages the two logits; here only the last map is
 reduced, since what follows an earlier one differs from network to network. The singular vectors are exact, not those of
 a power iteration from random numbers.
+
+The new logits, which are then scored:
+
+    z' = W pool(X − σ_1 u_1 v_1ᵀ) + b, where X is the feature map and σ_1 its largest singular value
 """
 
 from dataclasses import dataclass

@@ -2,6 +2,11 @@
 
 Equal entries of a row share the mean of their slots: half of the features after a ReLU are exactly 0, and in the
 authors' code a device's sort gives them different values.
+
+The new logits, which are then scored:
+
+    z' = W f' + b, where f'_j = c_r if f_j is the r-th smallest of its row,
+    and c_r is the mean r-th smallest of training rows
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,9 @@
-"""Y. Sun et al., ReAct: Out-of-distribution Detection With Rectified Activations, NeurIPS 2021."""
+"""Y. Sun et al., ReAct: Out-of-distribution Detection With Rectified Activations, NeurIPS 2021.
+
+The new logits, which are then scored:
+
+    z' = W min(f, c) + b, where c is the p-th percentile of all training features
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,5 +1,10 @@
 """J.-H. Kim et al., Neural Relation Graph: A Unified Framework for Identifying Label Noise and Outlier Data,
-NeurIPS 2023."""
+NeurIPS 2023.
+
+The score:
+
+    s = −Σ_i a_i^q over training rows i with a_i above the threshold, where a_i = cos(f, f_i) p·p_i
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,6 +1,10 @@
 """H. Wang et al., ViM: Out-Of-Distribution with Virtual-logit Matching, CVPR 2022.
 
 The paper's own ablation: the residual without the energy.
+
+The score:
+
+    s = ‖Rᵀ(f − o)‖, where R spans what is outside the principal space, and W o + b is as near to 0 as any
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,9 @@
-"""J. Ren et al., A Simple Fix to Mahalanobis Distance for Improving Near-OOD Detection, arXiv 2106.09022, 2021."""
+"""J. Ren et al., A Simple Fix to Mahalanobis Distance for Improving Near-OOD Detection, arXiv 2106.09022, 2021.
+
+The score:
+
+    s = min_k (f − μ_k)ᵀ Σ⁻¹ (f − μ_k) − (f − μ_0)ᵀ Σ_0⁻¹ (f − μ_0), where μ_0 and Σ_0 are of all training rows
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,9 @@
-"""Z. Huang et al., Self-Challenging Improves Cross-Domain Generalization, ECCV 2020; as in DomainBed."""
+"""Z. Huang et al., Self-Challenging Improves Cross-Domain Generalization, ECCV 2020; as in DomainBed.
+
+The loss:
+
+    L = CE(head(f ∘ (1 − m)), y), where m marks the muted features
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

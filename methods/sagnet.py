@@ -1,4 +1,10 @@
-"""H. Nam et al., Reducing Domain Gap by Reducing Style Bias, CVPR 2021; on the final features, as in DomainBed."""
+"""H. Nam et al., Reducing Domain Gap by Reducing Style Bias, CVPR 2021; on the final features, as in DomainBed.
+
+The objective:
+
+    in turn: CE(head(SR(f)), y) by body and head; CE(style(CR(f)), y) by the style head;
+    w_adv CE(style(CR(f)), uniform) by the body, where SR mixes the styles of rows and CR swaps their contents
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -5,6 +5,11 @@ A wild image is a candidate outlier if the gradient of its loss lies far from th
 direction in which the wild gradients vary most. A linear head then learns to tell candidates from labeled images. The
 paper's wild images are ID or semantic; here covariate-shifted images may become candidates too, and the notes of a
 result count them.
+
+The loss:
+
+    L = CE(z, y) + λ × (logistic loss of the head g(f), labeled images against candidates), where a wild image is a
+    candidate if its (v·(∇ − mean ∇))² is above that of a share `kept` of labeled images; ∇ is by the head's weights
 """
 
 from dataclasses import dataclass

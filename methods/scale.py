@@ -1,4 +1,9 @@
-"""K. Xu et al., Scaling for Training Time and Post-hoc Out-of-distribution Detection Enhancement, ICLR 2024."""
+"""K. Xu et al., Scaling for Training Time and Post-hoc Out-of-distribution Detection Enhancement, ICLR 2024.
+
+The new logits, which are then scored:
+
+    z' = W (f exp r) + b, where r = Σ_j f_j / (sum of the k largest f_j)
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

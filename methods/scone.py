@@ -3,6 +3,10 @@ Detection, ICML 2023.
 
 Minimize the share of wild images taken for ID, such that few labeled images are taken for OOD and the cross-entropy
 stays low; the margin asks the labeled images for more than that, and covariate-shifted ones profit.
+
+The objective:
+
+    min mean_wild σ(−w E)  subject to  mean_ID σ(w (E − η)) ≤ α  and  CE ≤ τ, where E = −log Σ_k exp z_k
 """
 
 from dataclasses import dataclass, replace

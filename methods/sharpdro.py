@@ -4,6 +4,11 @@
 Besides the risk, what a step uphill in the weights adds to the risk is minimized, most of all in environments of high
 risk. The code takes the risk before that step for a constant, so the gradient is that of the mean risk here and of the
 weighted risks uphill.
+
+The loss:
+
+    L = mean_e R_e(θ) + Σ_e q_e [R_e(θ + ρ g / ‖g‖) − R_e(θ)], where g is the gradient of mean_e R_e,
+    and each step multiplies q_e by exp(η R_e) and divides by the sum of all
 """
 
 from collections.abc import Iterator

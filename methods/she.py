@@ -2,6 +2,10 @@
 Hopfield Energy, ICLR 2023.
 
 A class of which no row is classified correctly is stored as the mean of its rows, one without rows as that of all rows.
+
+The score:
+
+    s = −f·S_ŷ, where S_k is the mean of training features of class k that are classified correctly
 """
 
 from dataclasses import dataclass

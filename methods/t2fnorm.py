@@ -1,5 +1,10 @@
 """S. Regmi et al., T2FNorm: Train-time Feature Normalization for OOD Detection in Image Classification, CVPR Workshops
-2024."""
+2024.
+
+The loss:
+
+    L = CE(W f / (τ ‖f‖) + b, y)
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

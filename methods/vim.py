@@ -1,4 +1,10 @@
-"""H. Wang et al., ViM: Out-Of-Distribution with Virtual-logit Matching, CVPR 2022."""
+"""H. Wang et al., ViM: Out-Of-Distribution with Virtual-logit Matching, CVPR 2022.
+
+The score:
+
+    s = α ‖Rᵀ(f − o)‖ − log Σ_k exp z_k, where R spans what is outside the principal space
+    α = mean(max_k z_k) / mean(‖Rᵀ(f − o)‖) over training images
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal

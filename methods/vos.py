@@ -2,6 +2,10 @@
 
 Unlikely draws from Gaussians around the classes stand for outliers in feature space. A logistic regression of the
 energy tells them from the labeled images, whose gradient reaches the whole network; the virtual ones reach the head.
+
+The loss:
+
+    L = CE(z, y) + λ × (logistic loss of the weighted energy, labeled images against virtual outliers)
 """
 
 from dataclasses import dataclass

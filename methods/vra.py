@@ -2,6 +2,10 @@
 
 As in the authors' code, where every feature has quantiles of its own and what is low becomes 0; in other code the
 quantiles are those of all features, or what is low becomes the quantile.
+
+The new logits, which are then scored:
+
+    z' = W f' + b, where f'_j is 0 below α_j, β_j above β_j, and f_j + γ between the two
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,9 @@
-"""D. Krueger et al., Out-of-Distribution Generalization via Risk Extrapolation, ICML 2021; schedule of DomainBed."""
+"""D. Krueger et al., Out-of-Distribution Generalization via Risk Extrapolation, ICML 2021; schedule of DomainBed.
+
+The loss:
+
+    L = mean_e R_e + λ Var_e(R_e), where R_e is the cross-entropy in environment e
+"""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar

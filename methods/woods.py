@@ -1,4 +1,9 @@
-"""J. Katz-Samuels et al., Training OOD Detectors in their Natural Habitats, ICML 2022."""
+"""J. Katz-Samuels et al., Training OOD Detectors in their Natural Habitats, ICML 2022.
+
+The objective:
+
+    min mean_wild σ(−w E)  subject to  mean_ID σ(w E) ≤ α  and  CE ≤ τ, where E = −log Σ_k exp z_k
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

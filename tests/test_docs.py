@@ -5,7 +5,10 @@ import re
 import shlex
 import shutil
 import sys
+from dataclasses import MISSING, fields
+from functools import partial
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -14,16 +17,23 @@ import torch
 from own_digits import BUILD, CLASSES, digits, trained, trained_state, write_folder
 from torch.utils.data import TensorDataset
 
+import oodbench
 from oodbench.cli import _parser as parser
 from oodbench.cli import main
+from oodbench.config import yaml_values
 from oodbench.config.cards import READS, read_cards
-from oodbench.config.registry import Registry
+from oodbench.config.contents import Column, Contents, Defaults, NetworkChoice, Source, Splits, Sweep
+from oodbench.config.recipe import Recipe
+from oodbench.config.registry import DEFAULT_METHODS, Registry
+from oodbench.config.schema import conform, describe
 from oodbench.learning.given_models import rebuild
 from oodbench.results.folder import read_folder
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TUTORIAL = ROOT / "docs" / "your-network.md"
+SUITES = ROOT / "docs" / "suites.md"
+IN_ORDER = (TUTORIAL, SUITES)  # pages whose commands build on files that only they have
 GIVEN = ("evaluate", "fit", "predict")  # commands on a network and images that only the tutorial has
 
 
@@ -32,12 +42,22 @@ def code_blocks(path):
     return re.findall(r"`([\w.]+)`:\n\n```python\n(.*?)```", path.read_text(encoding="utf-8"), flags=re.S)
 
 
+def snippets(path):
+    """Fenced Python that is not a file."""
+    return re.findall(r"(?<!`:\n\n)```python\n(.*?)```", path.read_text(encoding="utf-8"), flags=re.S)
+
+
 def commands(path):
     found = re.findall(r"^ {4}(?:\$ )?(oodbench [^#\n]*)", path.read_text(encoding="utf-8"), flags=re.M)
     return [command.strip() for command in found]
 
 
-@pytest.mark.parametrize("document", [each for each in DOCUMENTS if each != TUTORIAL], ids=lambda path: path.name)
+def documents_with(pieces):
+    some = [each for each in DOCUMENTS if each not in IN_ORDER and pieces(each)]
+    return pytest.mark.parametrize("document", some, ids=lambda path: path.name)
+
+
+@documents_with(commands)
 def test_every_command_of_the_documents_is_understood(document, tmp_path, monkeypatch, capsys):
     """Runs become dry runs; everything else is run as it stands, on results made for it."""
     monkeypatch.chdir(tmp_path)
@@ -74,6 +94,17 @@ def test_every_command_of_the_documents_is_understood(document, tmp_path, monkey
             parser().parse_args(words)  # on data of their own: test_cli_data.py, test_real_suites.py
             continue
         assert main(words) == 0, f"{command}: {capsys.readouterr().err}"
+
+
+@documents_with(snippets)
+def test_every_snippet_of_the_documents_runs(document, tmp_path, monkeypatch):
+    """On results made for it; what it runs itself is run under the preset smoke."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(oodbench, "run", partial(oodbench.run, preset="smoke"), raising=False)
+    oodbench.run("digits-c", methods="msp,woods,scone", settings="unseen-digits")
+    scope = {}
+    for block in snippets(document):
+        exec(compile(block, document.name, "exec"), scope)
 
 
 def test_the_walkthrough_s_methods_run_and_are_as_short_as_it_says(tmp_path, monkeypatch):
@@ -168,13 +199,85 @@ def test_the_tutorial_s_python_runs_in_its_order(users_folder, capsys):
             ("other_data", some.unseen, np.zeros(len(some.unseen), dtype=np.int64)),
         )
     }
-    blocks = re.findall(r"(?<!`:\n\n)```python\n(.*?)```", TUTORIAL.read_text(encoding="utf-8"), flags=re.S)
-    assert len(blocks) == 4
-    for block in blocks:
+    assert len(snippets(TUTORIAL)) == 4
+    for block in snippets(TUTORIAL):
         exec(compile(block, TUTORIAL.name, "exec"), scope)
     by_folder, by_loader = (read_folder(Path(name))[0] for name in ("python", "loaders"))
     aurocs = [{each.method: each.metrics["auroc"] for each in some} for some in (by_folder, by_loader)]
     assert aurocs[1] == {name: pytest.approx(aurocs[0][name], abs=1e-6) for name in ("msp", "knn")}
+
+
+@pytest.fixture
+def own_suite(tmp_path, monkeypatch):
+    """The suite file of the page on suites, and the folders of images that it names."""
+    monkeypatch.chdir(tmp_path)
+    (text,) = re.findall(r"`mine.yaml`:\n\n```yaml\n(.*?)```", SUITES.read_text(encoding="utf-8"), flags=re.S)
+    Path("mine.yaml").write_text(text)
+    some = digits()
+    write_folder(Path("photos/train"), some.train[::2], some.train_labels[::2])
+    write_folder(Path("photos/test"), some.test[::2], some.test_labels[::2])
+    write_folder(Path("snow"), some.noisy, some.test_labels)
+    write_folder(Path("others"), some.unseen)
+    noise = np.random.default_rng(0).integers(0, 256, (200, 1, 8, 8), dtype=np.uint8)
+    write_folder(Path("textures"), noise[:100])
+    write_folder(Path("patterns"), noise[100:])
+    return tmp_path
+
+
+def test_every_command_on_a_suite_of_one_s_own_runs_in_its_order(own_suite, capsys):
+    """Those that would train for long are planned; the preset is run."""
+    for command in commands(SUITES):
+        words = shlex.split(command)[1:]
+        if words[0] == "run" and "smoke" not in words:
+            words.append("--dry-run")
+        assert main(words) == 0, f"{command}: {capsys.readouterr().err}"
+    results, problems = read_folder(Path("results"))
+    assert not problems
+    assert {r.method for r in results} == {"erm", "msp", "knn", "scone"}
+    assert {r.setting for r in results} == {"others", "textures", "patterns"}
+    assert all(r.status == "ok" for r in results)
+    assert "average (far)" in capsys.readouterr().out.lower()
+
+
+KEYS = {  # the tables of the page on suites, in its order, and what they are of
+    "The file": [Contents],
+    "Data sets": [Source],
+    "Network": [NetworkChoice],
+    "Recipes": [Recipe],
+    "Splits": [Splits],
+    "Settings": [Defaults, Column],
+    "Sweeps": [Sweep],
+}
+
+
+def test_the_page_on_suites_has_every_key_with_its_type_its_default_and_an_example():
+    text = SUITES.read_text(encoding="utf-8").split("## Every key")[1]
+    tables = [
+        table
+        for section in re.findall(r"^### .*?(?=^### |\Z)", text, re.M | re.S)
+        for table in re.findall(r"(?:^\|.*\n)+", section, re.M)
+    ]
+    assert re.findall(r"^### (.*)", text, re.M) == [*KEYS]
+    for table, of in zip(tables, [each for some in KEYS.values() for each in some], strict=True):
+        rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()[2:]]
+        hints = get_type_hints(of)
+        assert [row[0] for row in rows] == [f"`{field.name}`" for field in fields(of)], of.__name__
+        for field, (_, type_, default, example, meaning) in zip(fields(of), rows, strict=True):
+            assert type_ == describe(hints[field.name]), field.name
+            assert conform(yaml_values.read(example.strip("`"))[0], hints[field.name]) is not None, field.name
+            assert meaning.rstrip("| ").endswith("."), field.name
+            if field.default is MISSING and field.default_factory is MISSING:
+                assert default == "required", field.name
+            else:
+                actual = field.default if field.default_factory is MISSING else field.default_factory()
+                stated = yaml_values.read(default.strip("`"))[0]
+                assert conform(stated, hints[field.name]) == actual, f"{field.name}: {actual}"
+
+
+def test_a_suite_without_methods_runs_those_that_the_page_says():
+    text = " ".join(SUITES.read_text(encoding="utf-8").split())
+    assert f"A suite without this key runs {', '.join(f'`{name}`' for name in DEFAULT_METHODS[:-1])} and" in text
+    assert f"and `{DEFAULT_METHODS[-1]}`." in text
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
