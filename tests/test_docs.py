@@ -22,7 +22,7 @@ from oodbench.learning.given_models import rebuild
 from oodbench.results.folder import read_folder
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
 TUTORIAL = ROOT / "docs" / "your-network.md"
 GIVEN = ("evaluate", "fit", "predict")  # commands on a network and images that only the tutorial has
 
