@@ -1,13 +1,24 @@
 """What the repository says about itself is true: its metadata, the issue forms, the workflows, the hooks."""
 
 import re
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from oodbench.cli import _parser as parser
+
 ROOT = Path(__file__).parent.parent
+FORMS = sorted(path for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml")
+# By type of field, what GitHub's schema of issue forms requires and allows under `attributes`.
+ATTRIBUTES = {
+    "markdown": ({"value"}, {"value"}),
+    "input": ({"label"}, {"label", "description", "placeholder", "value"}),
+    "textarea": ({"label"}, {"label", "description", "placeholder", "value", "render"}),
+    "dropdown": ({"label", "options"}, {"label", "description", "options", "multiple", "default"}),
+}
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -28,6 +39,13 @@ def read_yaml(name):
 
 def workflow(name):
     return read_yaml(f".github/workflows/{name}.yml")
+
+
+def text_of(value):
+    """Every string in a document."""
+    if isinstance(value, dict):
+        return "\n".join(map(text_of, value.values()))
+    return "\n".join(map(text_of, value)) if isinstance(value, list) else str(value)
 
 
 def addresses(value):
@@ -62,6 +80,40 @@ def test_every_job_has_a_time_limit_and_reads_only():
         assert "write" not in contents["permissions"].values() or path.stem == "docs", path.name
         for name, job in contents["jobs"].items():
             assert "timeout-minutes" in job or path.stem == "docs", f"{path.name}: {name}"
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)
+def test_an_issue_form_is_what_github_accepts(path):
+    form = read_yaml(path.relative_to(ROOT))
+    assert form.keys() <= {"name", "description", "title", "labels", "assignees", "body"}
+    assert form["name"] and form["description"] and form["body"]
+    asked = [each for each in form["body"] if each["type"] != "markdown"]
+    for field in form["body"]:
+        required, allowed = ATTRIBUTES[field["type"]]
+        assert field.keys() <= {"type", "id", "attributes", "validations"}
+        assert required <= field["attributes"].keys() <= allowed
+        assert all(isinstance(each, str) for each in field["attributes"].get("options", []))
+        assert field.get("validations", {"required": True}).keys() == {"required"}
+    names, labels = [each["id"] for each in asked], [each["attributes"]["label"] for each in asked]
+    assert all(re.fullmatch(r"[\w-]+", name) for name in names)
+    assert len({*names}) == len({*labels}) == len(asked) > 0
+    assert any(each.get("validations", {}).get("required") for each in asked)
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)
+def test_the_commands_that_an_issue_form_asks_for_exist(path):
+    commands = re.findall(r"^\s*(oodbench .+)$", text_of(read_yaml(path.relative_to(ROOT))), flags=re.M)
+    assert commands
+    for command in commands:
+        words = shlex.split(command)[1:]
+        if words != ["--version"]:
+            parser().parse_args(words)  # which ends with status 2 if it does not understand
+
+
+def test_whoever_reports_a_wrong_number_is_asked_for_the_result():
+    fields = {each["id"]: each["attributes"] for each in read_yaml(".github/ISSUE_TEMPLATE/wrong-number.yml")["body"]}
+    assert "oodbench show RESULT" in fields["show"]["value"]
+    assert "JSON" in fields["files"]["description"] and ".npz" in fields["files"]["description"]
 
 
 def test_the_targets_of_make_that_contributing_names_exist():
