@@ -116,6 +116,14 @@ def test_whoever_reports_a_wrong_number_is_asked_for_the_result():
     assert "JSON" in fields["files"]["description"] and ".npz" in fields["files"]["description"]
 
 
+def test_hooks_run_the_tools_of_the_linters_and_fetch_nothing(project):
+    (local,) = read_yaml(".pre-commit-config.yaml")["repos"]
+    assert local["repo"] == "local"
+    assert {hook["language"] for hook in local["hooks"]} == {"system", "pygrep", "fail"}
+    tools = {hook["entry"].split()[0] for hook in local["hooks"] if hook["language"] == "system"} - {"python"}
+    assert tools <= {re.match(r"[\w-]+", each)[0] for each in project["project"]["optional-dependencies"]["dev"]}
+
+
 def test_the_targets_of_make_that_contributing_names_exist():
     named = set(re.findall(r"`make ([\w-]+)", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
     assert {"lint", "test", "test-slow"} <= named
