@@ -30,7 +30,7 @@ from oodbench.learning.given_models import rebuild
 from oodbench.results.folder import read_folder
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
 TUTORIAL = ROOT / "docs" / "your-network.md"
 SUITES = ROOT / "docs" / "suites.md"
 IN_ORDER = (TUTORIAL, SUITES)  # pages whose commands build on files that only they have

@@ -85,7 +85,7 @@ def test_a_lightning_checkpoint_of_a_network_of_timm_is_read(tmp_path):
         ("timm:local-dir:/tmp", "unknown model of timm 'local-dir:/tmp'; see timm.list_models()"),
         ("timm:", "unknown model of timm ''; see timm.list_models()"),
         ("timm:resnet10t.c3_in1l", "unknown weights of timm 'resnet10t.c3_in1l'; did you mean 'resnet10t.c3_in1k'?"),
-        ("timm:convnext_zepto_rms_ols", "cannot get timm's weights of 'convnext_zepto_rms_ols' ("),
+        ("timm:convnext_femto_ols", "cannot get timm's weights of 'convnext_femto_ols' ("),
         ("timm:hf-hub:nobody/nothing", "cannot get timm's weights of 'hf-hub:nobody/nothing' ("),
         ("timm:vit_tiny_r_s16_p8_224", "cannot get timm's weights of 'vit_tiny_r_s16_p8_224' ("),
         ("timm:resnet18d_", "unknown model of timm 'resnet18d_'; did you mean 'resnet18d'"),

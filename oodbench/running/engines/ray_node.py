@@ -7,6 +7,7 @@ process, so that a task which is tried again on the same node goes on where it w
 import os
 import shutil
 import socket
+import sys
 import tempfile
 import time
 from collections import deque
@@ -148,6 +149,8 @@ def _sweep() -> None:
 
 
 def _is_alive(process: int) -> bool:
+    if sys.platform == "win32":  # where signal 0 is no question: it is Ctrl-C
+        return True
     try:
         os.kill(process, 0)
     except ProcessLookupError:

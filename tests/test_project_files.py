@@ -1,0 +1,130 @@
+"""What the repository says about itself is true: its metadata, the issue forms, the workflows, the hooks."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from oodbench.cli import _parser as parser
+
+ROOT = Path(__file__).parent.parent
+FORMS = sorted(path for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml")
+# By type of field, what GitHub's schema of issue forms requires and allows under `attributes`.
+ATTRIBUTES = {
+    "markdown": ({"value"}, {"value"}),
+    "input": ({"label"}, {"label", "description", "placeholder", "value"}),
+    "textarea": ({"label"}, {"label", "description", "placeholder", "value", "render"}),
+    "dropdown": ({"label", "options"}, {"label", "description", "options", "multiple", "default"}),
+}
+
+if sys.version_info >= (3, 11):
+    import tomllib
+
+    @pytest.fixture(scope="module")
+    def project():
+        return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+else:
+
+    @pytest.fixture(scope="module")
+    def project():
+        pytest.skip("Python reads TOML from 3.11 on")
+
+
+def read_yaml(name):
+    return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+
+
+def workflow(name):
+    return read_yaml(f".github/workflows/{name}.yml")
+
+
+def text_of(value):
+    """Every string in a document."""
+    if isinstance(value, dict):
+        return "\n".join(map(text_of, value.values()))
+    return "\n".join(map(text_of, value)) if isinstance(value, list) else str(value)
+
+
+def addresses(value):
+    """Keys that hold an address, wherever they are."""
+    if isinstance(value, dict):
+        own = {key for key in value if key in ("url", "doi", "repository", "repository-code", "website", "email")}
+        return own.union(*map(addresses, value.values()))
+    return set().union(*map(addresses, value)) if isinstance(value, list) else set()
+
+
+def test_the_citation_has_the_version_and_license_of_the_package_and_no_invented_address(project):
+    citation = read_yaml("CITATION.cff")
+    assert citation["version"] == project["project"]["version"]
+    assert citation["license"] == project["project"]["license"]
+    assert citation["title"].startswith(f"{project['project']['name']}: ")
+    assert not addresses(citation)
+
+
+def test_the_pythons_that_are_promised_are_the_ones_that_workflows_test(project):
+    stated = [each.rpartition(" ")[2] for each in project["project"]["classifiers"] if ":: 3." in each]
+    assert stated == ["3.10", "3.11", "3.12", "3.13"]
+    assert project["project"]["requires-python"] == f">={stated[0]}"
+    assert project["tool"]["ruff"]["target-version"] == "py" + stated[0].replace(".", "")
+    jobs = workflow("check")["jobs"]
+    runs = [each["python"] for each in jobs["tests"]["strategy"]["matrix"]["include"] if not each["untried"]]
+    assert runs == [stated[0], stated[-1]]
+
+
+def test_every_job_has_a_time_limit_and_reads_only():
+    for path in sorted((ROOT / ".github/workflows").glob("*.yml")):
+        contents = workflow(path.stem)
+        assert "write" not in contents["permissions"].values() or path.stem == "docs", path.name
+        for name, job in contents["jobs"].items():
+            assert "timeout-minutes" in job or path.stem == "docs", f"{path.name}: {name}"
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)
+def test_an_issue_form_is_what_github_accepts(path):
+    form = read_yaml(path.relative_to(ROOT))
+    assert form.keys() <= {"name", "description", "title", "labels", "assignees", "body"}
+    assert form["name"] and form["description"] and form["body"]
+    asked = [each for each in form["body"] if each["type"] != "markdown"]
+    for field in form["body"]:
+        required, allowed = ATTRIBUTES[field["type"]]
+        assert field.keys() <= {"type", "id", "attributes", "validations"}
+        assert required <= field["attributes"].keys() <= allowed
+        assert all(isinstance(each, str) for each in field["attributes"].get("options", []))
+        assert field.get("validations", {"required": True}).keys() == {"required"}
+    names, labels = [each["id"] for each in asked], [each["attributes"]["label"] for each in asked]
+    assert all(re.fullmatch(r"[\w-]+", name) for name in names)
+    assert len({*names}) == len({*labels}) == len(asked) > 0
+    assert any(each.get("validations", {}).get("required") for each in asked)
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)
+def test_the_commands_that_an_issue_form_asks_for_exist(path):
+    commands = re.findall(r"^\s*(oodbench .+)$", text_of(read_yaml(path.relative_to(ROOT))), flags=re.M)
+    assert commands
+    for command in commands:
+        words = shlex.split(command)[1:]
+        if words != ["--version"]:
+            parser().parse_args(words)  # which ends with status 2 if it does not understand
+
+
+def test_whoever_reports_a_wrong_number_is_asked_for_the_result():
+    fields = {each["id"]: each["attributes"] for each in read_yaml(".github/ISSUE_TEMPLATE/wrong-number.yml")["body"]}
+    assert "oodbench show RESULT" in fields["show"]["value"]
+    assert "JSON" in fields["files"]["description"] and ".npz" in fields["files"]["description"]
+
+
+def test_hooks_run_the_tools_of_the_linters_and_fetch_nothing(project):
+    (local,) = read_yaml(".pre-commit-config.yaml")["repos"]
+    assert local["repo"] == "local"
+    assert {hook["language"] for hook in local["hooks"]} == {"system", "pygrep", "fail"}
+    tools = {hook["entry"].split()[0] for hook in local["hooks"] if hook["language"] == "system"} - {"python"}
+    assert tools <= {re.match(r"[\w-]+", each)[0] for each in project["project"]["optional-dependencies"]["dev"]}
+
+
+def test_the_targets_of_make_that_contributing_names_exist():
+    named = set(re.findall(r"`make ([\w-]+)", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
+    assert {"lint", "test", "test-slow"} <= named
+    assert named <= set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M))
