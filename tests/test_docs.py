@@ -303,5 +303,5 @@ def test_the_page_of_scorers_names_each_of_them_where_it_belongs():
     cards = [card for card in Registry().cards.values() if card.kind == "Scorer"]
     assert groups == {reads: {card.name for card in cards if card.reads == reads} for reads in READS}
     rows = set(re.findall(r"^\| (\S+) \| [\d–]", text, re.M))
-    assert rows == {card.display for card in cards}
+    assert rows == {card.display for card in cards if "ood-head" not in card.needs}  # which is no scorer of ERM
     assert f"all {len(cards)} [scorers]" in (ROOT / "README.md").read_text(encoding="utf-8")

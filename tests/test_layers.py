@@ -120,6 +120,8 @@ def test_a_method_imports_only_what_is_public_and_other_methods(path):
 
 
 OTHER_MEANINGS = {
+    "config/cards.py": {"ood-head"},  # what a trainer adds to a network
+    "learning/without_images.py": {"ood-head"},
     "config/recipe.py": {"cosine"},  # a schedule of the learning rate
     "data/sets/corrupted.py": {"scale"},  # a corruption of MNIST-C
     "learning/functional.py": {*get_args(LogitScore)},  # how changed logits are scored

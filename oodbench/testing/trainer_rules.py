@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from oodbench.config.cards import OOD_HEAD
 from oodbench.config.registry import Registry
 from oodbench.learning.outputs import forward
 from oodbench.running.mistakes import in_words
@@ -70,8 +71,10 @@ def outliers_teach(subject: Subject, problem: Toy) -> None:
 
 @rule("Trainer", "defaults", "an OOD head is there if and only if the trainer says that it adds one")
 def adds_what_it_says(subject: Subject, problem: Toy) -> None:
-    model, says = problem.trained(subject.cls).model, "ood-head" in subject.card.adds
-    advice = "extend does not set model.ood_head" if says else 'extend sets one; write adds = frozenset({"ood-head"})'
+    model, says = problem.trained(subject.cls).model, OOD_HEAD in subject.card.adds
+    advice = (
+        "extend does not set model.ood_head" if says else f'extend sets one; write adds = frozenset({{"{OOD_HEAD}"}})'
+    )
     require(hasattr(model, "ood_head") == says, advice)
     if says:
         found = model.ood_head(torch.zeros(3, model.head.in_features))
