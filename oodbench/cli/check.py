@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tabulate import tabulate
 
+from oodbench.cli.parser import add_names_of
 from oodbench.cli.reading import add_results, read_ledger
 from oodbench.errors import UserError, unknown
 from oodbench.report import comparison
@@ -22,17 +23,13 @@ from oodbench.results.significance import LEVEL
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
     parser.add_argument(
-        "--against",
-        required=True,
-        metavar="SOURCE|DIR",
-        help=f"the numbers that a paper reports: {', '.join(source_names())}; or another results folder",
+        "--against", required=True, metavar="SOURCE", help="a paper's numbers, or another results folder"
     )
     parser.add_argument("--complete", action="store_true", help="fail also where a cell is missing")
     parser.add_argument(
-        "--same-machine",
-        action="store_true",
-        help="both folders come from one machine and version: equal to the bit",
+        "--same-machine", action="store_true", help="both folders come from one machine and version: demand equal bits"
     )
+    add_names_of(parser, "papers", source_names())
 
 
 def main(given: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
 """`oodbench data`: what is there, getting what is not, taking what the user has, seeing what it looks like."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,29 +19,47 @@ from oodbench.report import contact_sheet
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=type(parser))
-    status = actions.add_parser("status", help="what is there, and what gets the rest")
-    status.add_argument("name", nargs="?", metavar="NAME|SUITE", help="only this (default: every data set)")
-    status.set_defaults(do=_status)
-    get = actions.add_parser("get", help="fetch data sets")
-    get.add_argument("names", nargs="+", metavar="NAME|SUITE")
-    get.add_argument("--expect-sha256", type=_sha256, metavar="HEX", help="refuse a file of any other content")
-    get.set_defaults(do=_get)
-    add = actions.add_parser("add", help="take an archive or folder that you have")
-    add.add_argument("name")
-    add.add_argument("path", type=Path)
-    add.add_argument("--expect-sha256", type=_sha256, metavar="HEX", help="refuse an archive of any other content")
-    add.set_defaults(do=_add)
-    show = actions.add_parser("show", help="draw a contact sheet of a suite's images")
-    show.add_argument("suite", metavar="SUITE")
-    show.add_argument(
-        "--corruption", metavar="KIND|all", help="one at every severity, or all at one (default: the parts of a run)"
+    actions = parser.add_subparsers(
+        title="actions", dest="action", metavar="ACTION", required=True, parser_class=type(parser)
     )
-    show.add_argument("--severity", type=int, metavar="N", help="of --corruption all (default: that of the suite)")
-    show.add_argument("--out", type=Path, metavar="FILE.png", help="default: SUITE.png or SUITE-KIND.png, here")
-    show.add_argument("--images", type=int, default=6, metavar="N", help="how many, one per class (default: 6)")
-    show.add_argument("--seed", type=int, default=0, metavar="S", help="says which images (default: 0)")
-    show.set_defaults(do=_show)
+
+    def action(
+        name: str, do: Callable[[argparse.Namespace], int], about: str, *examples: str
+    ) -> argparse._ActionsContainer:
+        added = actions.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.", examples=examples)
+        added.set_defaults(do=do)
+        return added
+
+    status = action(
+        "status", _status, "say which data sets are there, and how to get the others", "oodbench data status mnist-c"
+    )
+    status.add_argument(
+        "name", nargs="?", metavar="NAME", help="a data set, or a suite for all it needs (default: all)"
+    )
+    get = action("get", _get, "download data sets", "oodbench data get mnist-c")
+    get.add_argument("names", nargs="+", metavar="NAME", help="data sets, or suites for all they need")
+    get.add_argument("--expect-sha256", type=_sha256, metavar="HEX", help="refuse a file with any other digest")
+    add = action("add", _add, "add an archive or a folder that you have", "oodbench data add mnist ~/Downloads/mnist")
+    add.add_argument("name", metavar="NAME", help="a data set of `oodbench list datasets`")
+    add.add_argument("path", type=Path, metavar="PATH", help="an archive, or a folder with its files")
+    add.add_argument("--expect-sha256", type=_sha256, metavar="HEX", help="refuse an archive with any other digest")
+    show = action(
+        "show",
+        _show,
+        "draw a contact sheet of a suite's images",
+        "oodbench data show digits-c --corruption blur",
+        "oodbench data show digits-c --corruption all --severity 3",
+    )
+    show.add_argument("suite", metavar="SUITE", help="a suite of `oodbench list suites`, or a YAML file")
+    show.add_argument(
+        "--corruption", metavar="KIND", help="show one at every severity, or all at one (default: the test splits)"
+    )
+    show.add_argument("--severity", type=int, metavar="N", help="for --corruption all (default: that of the suite)")
+    show.add_argument(
+        "--out", type=Path, metavar="FILE.png", help="where the sheet goes (default: SUITE.png or SUITE-KIND.png)"
+    )
+    show.add_argument("--images", type=int, default=6, metavar="N", help="how many images, one a class (default: 6)")
+    show.add_argument("--seed", type=int, default=0, metavar="SEED", help="chooses the images (default: 0)")
 
 
 def _sha256(text: str) -> str:

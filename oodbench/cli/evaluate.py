@@ -16,17 +16,14 @@ from oodbench.running.given.request import GivenRequest
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     given_options.add_network(parser)
     given_options.add_images(parser)
-    parser.add_argument(
-        "--arrays",
-        metavar="FILE",
-        help="in place of network and images: a .npz or .safetensors file of features, logits and labels",
+    what = parser.add_argument_group("scorers and results")
+    what.add_argument("--scorers", metavar="SCORERS", help="such as msp,knn, or all that fit (default: all)")
+    what.add_argument(
+        "--arrays", metavar="FILE", help="instead of network and images: a .npz or .safetensors of outputs"
     )
-    parser.add_argument(
-        "--scorers", metavar="A,B", help="scorers of `oodbench list methods`, or all that fit (default)"
-    )
+    what.add_argument("--results", default="results", metavar="DIR", help="where results are stored (default: results)")
+    what.add_argument("--force", action="store_true", help="evaluate again what is done already")
     given_options.add_how(parser)
-    parser.add_argument("--results", default="results", metavar="DIR", help="where results go (default: results)")
-    parser.add_argument("--force", action="store_true", help="evaluate again what is done already")
 
 
 def main(given: argparse.Namespace) -> int:

@@ -40,7 +40,7 @@ LISTS = {"methods": _methods, "suites": _suites, "datasets": _datasets, "network
 
 
 def main(given: argparse.Namespace) -> int:
-    registry = Registry(given.plugin)
+    registry = Registry(given.plugin or ())
     for kind in [given.kind] if given.kind else LISTS:
         rows = LISTS[kind](registry)
         if not given.kind:
@@ -60,10 +60,6 @@ def main(given: argparse.Namespace) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "kind",
-        nargs="?",
-        type=one_of("list", LISTS),
-        metavar="|".join(LISTS),
-        help="only these (default: everything)",
+        "kind", nargs="?", type=one_of("list", LISTS), metavar="KIND", help=f"{', '.join(LISTS)} (default: all)"
     )
     add_plugins(parser)

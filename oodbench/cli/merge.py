@@ -10,11 +10,11 @@ from oodbench.running.merging import Merged, merge
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "others", nargs="+", metavar="OTHER", help="results folders, which stay as they are; collections below are left"
+        "others", nargs="+", metavar="OTHER", help="results folders; they and collections below them stay as they are"
     )
-    parser.add_argument("--into", required=True, metavar="DIR", help="the results folder that takes theirs")
-    parser.add_argument("--weights", action="store_true", help="copy weights too, where they are missing")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be merged, write nothing")
+    parser.add_argument("--into", required=True, metavar="DIR", help="the results folder that receives the results")
+    parser.add_argument("--weights", action="store_true", help="also copy weights that are missing")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be merged; write nothing")
 
 
 def main(given: argparse.Namespace) -> int:

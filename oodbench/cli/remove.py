@@ -19,14 +19,14 @@ FILTERS: dict[str, Callable[[Result], str]] = {  # option, and what of a result 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="DIR", help="a results folder; collections below it are left alone")
+    parser.add_argument("folder", metavar="DIR", help="a results folder; collections below it stay as they are")
     for name in FILTERS:
         parser.add_argument(
             f"--{name}",
             action="append",
             default=[],
             metavar=name.upper(),
-            help=f"cells of this {name}, as tables and folders name it; may be repeated",
+            help=f"cells of this {name}, as tables name it; repeatable",
         )
     parser.add_argument("--failed", action="store_true", help="only cells that failed")
     parser.add_argument("--yes", action="store_true", help="delete without asking")

@@ -22,7 +22,7 @@ SHOWN_FOR = 3, 10  # channels and classes that the parameters of a user's networ
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", help="a name of `oodbench list`, FILE.py:FUNCTION, or the file of a result")
+    parser.add_argument("name", metavar="NAME", help="a name of `oodbench list`, FILE.py:FUNCTION or a result's file")
     add_plugins(parser)
 
 
@@ -30,7 +30,7 @@ def main(given: argparse.Namespace) -> int:
     if Path(given.name).suffix == ".json":
         show_result(Path(given.name))
         return 0
-    registry = Registry(given.plugin)
+    registry = Registry(given.plugin or ())
     files = suites.suite_files()
     pieces = {**catalogue("datasets"), **catalogue("networks")}
     name = given.name
@@ -83,7 +83,7 @@ def _show_method(method: MethodSpec) -> None:
     print(f"scorer:   {method.scorer.card.name}" + (f", which reads {reads}" if reads is not None else ""))
     base = method.trainer.card.starts_from
     print(
-        f"needs:    {', '.join(sorted(method.needs)) or 'labelled images only'}"
+        f"needs:    {', '.join(sorted(method.needs)) or 'labeled images only'}"
         + (f"; starts from {base}" if base else "")
     )
     for part in (method.trainer, method.scorer):

@@ -17,7 +17,7 @@ LISTED = 20  # cells that are left; a plan may have thousands
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="DIR", help="a results folder; collections below it are not counted")
+    parser.add_argument("folder", metavar="DIR", help="a results folder; collections below it do not count")
     parser.add_argument("--json", action="store_true", help="the same for programs")
 
 

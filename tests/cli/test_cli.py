@@ -50,10 +50,10 @@ def test_help_names_every_command_and_ends_in_commands_to_paste():
     out = assert_done(oodbench("--help"))
     verbs = (
         "run evaluate fit predict table compare list show check plot report status merge remove rescore submit verify "
-        "data"
+        "check-method data"
     )
-    assert re.findall(r"^    (\w+) ", out, re.MULTILINE) == verbs.split()
-    assert out.endswith(EXAMPLES)
+    assert re.findall(r"^    ([\w-]+) ", out, re.MULTILINE) == verbs.split()
+    assert out.endswith("".join(f"  {example}\n" for example in EXAMPLES))
     assert assert_done(oodbench()) == out
 
 
@@ -150,7 +150,7 @@ def test_show_says_what_a_random_search_draws_from_and_what_is_held_out():
 def test_show_of_the_embedded_suite_counts_images_and_names_where_they_come_from():
     out = assert_done(oodbench("show", "digits-c"))
     assert re.search(r"^setting photo-patches: gaussian_noise at severity 3, pi_c 0\.5, pi_s 0\.1$", out, re.MULTILINE)
-    assert re.search(r"^  labeled +\d+ images of digits$", out, re.MULTILINE)
+    assert re.search(r"^  labelled +\d+ images of digits$", out, re.MULTILINE)
     assert re.search(r"^  covariate +\d+ images of digits digits_c\.gaussian_noise-3$", out, re.MULTILINE)
     assert re.search(r"^data set digits: verified, .*scikit-learn's digits\.csv\.gz", out, re.MULTILINE)
     assert "source: scikit-learn's china.jpg and flower.jpg" in assert_done(oodbench("show", "photo-patches"))
@@ -252,7 +252,7 @@ WRONG = [
     ([*SUITE, "--init", "nowhere.pt"], "cannot read 'nowhere.pt': No such file or directory"),
     (["list", "metods"], "unknown list 'metods'; did you mean 'methods'?"),
     (["list", "zzz"], "unknown list 'zzz'; known: datasets, methods, networks, suites"),
-    (["show"], "the following arguments are required: name; see 'oodbench show --help'"),
+    (["show"], "the following arguments are required: NAME; see 'oodbench show --help'"),
     (["show", "digitsc"], "unknown name 'digitsc'; did you mean 'digits-c' or 'digits' or 'street-digits'?"),
     (["show", ""], "unknown name ''; known: "),
     (["show", "+"], "'+' is not a method; a pair is written trainer+scorer"),

@@ -234,7 +234,7 @@ def test_numbers_stand_for_classes_without_names(place, detector):
 
 def test_the_help_says_what_it_takes():
     outcome = oodbench("predict", "--help")
-    assert outcome.status == 0 and "DETECTOR" in outcome.out and "which runs" in outcome.out
+    assert outcome.status == 0 and "DETECTOR" in outcome.out and "code to run" in outcome.out
 
 
 def test_what_is_not_a_number_has_no_score_in_json(place, detector, monkeypatch):
