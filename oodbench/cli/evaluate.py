@@ -23,27 +23,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--results", default="results", metavar="DIR", help="where results are stored (default: results)")
     what.add_argument("--force", action="store_true", help="evaluate again what is done already")
+    what.add_argument("--verbose", action="store_true", help="print a line for every result, not only for failures")
     given_options.add_how(parser)
 
 
 def main(given: argparse.Namespace) -> int:
     asked = given_options.request_of(given)
     with results_stay(asked.folder):
-        return _evaluate(asked, given.debug)
+        return _evaluate(asked, given.verbose, given.debug)
 
 
-def _evaluate(asked: GivenRequest, debug: bool) -> int:
+def _evaluate(asked: GivenRequest, verbose: bool, debug: bool) -> int:
     from oodbench.running.given.evaluating import carry_out
 
-    done = carry_out(asked, progress.reporter())
+    reporter = progress.reporter(each_result=verbose)
+    done = carry_out(asked, reporter)
     found = ResultSet(done.results)
-    print()
+    reporter.note("")
     sort = "auroc" if _measures_detection(done.results) else None
     print(found.table(format="text", sort=sort, width=terminal_width()))
     best = found.best()
     if best is not None and best.compared > 1:
         print(best_line(best))
-    print(f"Next: oodbench table {shlex.quote(str(Path(asked.results) / done.label))} --format latex")
+    reporter.note(f"Next: oodbench table {shlex.quote(str(Path(asked.results) / done.label))} --format latex")
     failed = [result for result in done.new if result.status != "ok"]
     if failed:
         for result in failed if debug else ():

@@ -27,8 +27,9 @@ SHOWN_NOTES = ("environments", "margin", "weights")  # notes of a result that it
 EVERY = 10.0  # seconds between two lines on one training
 
 
-def reporter() -> "Lines":
-    return Terminal() if _moves() else Lines()
+def reporter(each_result: bool = True) -> "Lines":
+    """Without `each_result`, only cells that failed get a line that stays."""
+    return Terminal(each_result) if _moves() else Lines(each_result)
 
 
 def _moves() -> bool:
@@ -64,7 +65,8 @@ def duration(seconds: float) -> str:
 class Lines:
     """Progress for a pipe or a log file: plain lines."""
 
-    def __init__(self) -> None:
+    def __init__(self, each_result: bool = True) -> None:
+        self.each_result = each_result
         self.download = downloads(self.note)
         self.cells = self.done = 0
         self._said: dict[str, float] = {}  # when each worker was last heard of
@@ -100,7 +102,8 @@ class Lines:
 
     def result(self, result: "Result") -> None:
         self.done += 1
-        self._line(f"  {outcome(result)}")
+        if self.each_result or result.status != "ok":
+            self._line(f"  {outcome(result)}")
 
     def end(self) -> None: ...
 
@@ -111,8 +114,8 @@ class Lines:
 class Terminal(Lines):
     """Progress for a person: a view that moves, of the whole run and of every worker, below the lines that stay."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, each_result: bool = True) -> None:
+        super().__init__(each_result)
         self._live: Live | None = None
         self._left = float("inf")
         self._doing: dict[str, str] = {}
