@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from oodbench.cli.confirmation import agreed
 from oodbench.cli.reading import report_problems
 from oodbench.errors import UserError, unknown
 from oodbench.results import folder as folders
@@ -48,7 +49,7 @@ def main(given: argparse.Namespace) -> int:
         failed = f", failed: {result.error}" if result.status != "ok" else ""
         print(f"  {result.path}{failed}")
     count = f"{len(chosen)} cell{'s' * (len(chosen) > 1)}"
-    if not given.yes and not _agreed(count):
+    if not given.yes and not agreed(count):
         print("nothing removed")
         return 1
     sys.stdout.flush()  # nothing goes that has not been shown
@@ -69,13 +70,6 @@ def _check(kind: str, wanted: Iterable[str], known: set[str]) -> None:
     for word in wanted:
         if known and word not in known:
             raise unknown(f"{kind} of these results", word, known)
-
-
-def _agreed(count: str) -> bool:
-    if not sys.stdin.isatty():
-        raise UserError(f"{count} would be deleted, and there is no terminal to ask on; add --yes to delete them")
-    print(f"Delete {count}? [y/N] ", end="", flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _remove(results: list[Result], folder: Path) -> None:

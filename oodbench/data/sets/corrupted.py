@@ -100,7 +100,7 @@ class _Files(Fetched):
     def summary(self, entry: store.Entry) -> str:
         return f"{entry.rows:,} images, {entry.fingerprint}; {len(self._there())} of {len(self.kinds)} kinds are there"
 
-    def take(self, path: Path, work: Path, source: str) -> Callable[[], store.Entry]:
+    def take(self, path: Path, work: Path, source: str, official_only: bool = False) -> Callable[[], store.Entry]:
         home = path
         if path.is_file() and is_archive(path):
             work.mkdir()
