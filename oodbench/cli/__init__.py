@@ -10,12 +10,15 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import oodbench
 from oodbench.cli.output import OutputLost, guarded
 from oodbench.cli.parser import Parser
 from oodbench.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    from oodbench.cli.defaults import Used
 
 EXAMPLES = (
     "oodbench run --suite digits-c --methods msp,knn,vim",
@@ -147,6 +150,9 @@ COMMANDS = {
 }
 
 
+MEASURING = ("run", "evaluate", "fit", "predict")  # commands that say where their defaults came from
+
+
 class _Version(argparse.Action):
     """The version takes a while to find out, and is asked for seldom."""
 
@@ -206,6 +212,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     given = [*(sys.argv[1:] if arguments is None else arguments)]
     debug = "--debug" in given  # before the command or after it
     given = [word for word in given if word != "--debug"]
+    used: Used | None = None
     try:
         named = given[0] if given and not given[0].startswith("-") else ""
         if named and named not in COMMANDS:
@@ -217,6 +224,12 @@ def _main(arguments: Sequence[str] | None) -> int:
         if parsed.command is None:
             parser.print_help()
         else:
+            from oodbench.cli import defaults
+
+            used = defaults.apply(parsed)
+            line = used.line()
+            if line is not None and named in MEASURING:
+                print(line, file=sys.stderr)
             with _warnings_in_one_line():
                 status = parsed.act(parsed)
         sys.stdout.flush()
@@ -226,7 +239,8 @@ def _main(arguments: Sequence[str] | None) -> int:
             return 1 if error.ends_run else 0
         if debug:
             traceback.print_exc()
-        print(f"oodbench: {' '.join(str(error).split())}", file=sys.stderr)
+        message = " ".join(str(error).split())
+        print(f"oodbench: {message if used is None else used.blamed(message)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\noodbench: interrupted; the same command resumes", file=sys.stderr)

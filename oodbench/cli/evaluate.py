@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from oodbench.cli import given_options, progress
+from oodbench.cli.defaults import help_of
 from oodbench.cli.output import results_stay, terminal_width
 from oodbench.cli.progress import outcome
 from oodbench.report.result_set import ResultSet, best_line
@@ -21,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--arrays", metavar="FILE", help="instead of network and images: a .npz or .safetensors of outputs"
     )
-    what.add_argument("--results", default="results", metavar="DIR", help="where results are stored (default: results)")
+    what.add_argument("--results", metavar="DIR", help=f"where results are stored {help_of('results')}")
     what.add_argument("--force", action="store_true", help="evaluate again what is done already")
     what.add_argument("--verbose", action="store_true", help="print a line for every result, not only for failures")
     given_options.add_how(parser)

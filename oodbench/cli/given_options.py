@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from oodbench.cli.defaults import help_of
 from oodbench.cli.parser import add_plugins
 from oodbench.running.given.request import GivenRequest, given_request
 
@@ -59,7 +60,7 @@ def add_how(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", metavar="SCORER.KEY=VALUE", help="a hyperparameter of a scorer; repeatable"
     )
     add_plugins(how, "plugins", "scorer")
-    how.add_argument("--device", metavar="DEVICE", help="auto, cpu, cuda or cuda:1 (default: auto)")
+    how.add_argument("--device", metavar="DEVICE", help=f"auto, cpu, cuda or cuda:1 {help_of('device')}")
     how.add_argument("--cpu-threads", type=int, metavar="N", help="threads on a CPU (default: all cores)")
     how.add_argument("--half-bank", action="store_true", help="store training features in half precision")
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oodbench.cli.defaults import help_of
 from oodbench.cli.parser import add_plugins, one_of
 from oodbench.errors import UserError, visible
 from oodbench.files import check_writable, write_atomically
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--sheet", type=Path, metavar="FILE.png", help="draw the most and the least OOD images")
     parser.add_argument("--model", metavar="FILE.py:FUNCTION", help="code to run for a network the detector lacks")
-    parser.add_argument("--device", default="auto", metavar="DEVICE", help="auto, cpu, cuda or cuda:1 (default: auto)")
+    parser.add_argument("--device", metavar="DEVICE", help=f"auto, cpu, cuda or cuda:1 {help_of('device')}")
     parser.add_argument("--batch", type=int, metavar="N", help="images that are scored at a time (default: 64)")
     add_plugins(parser)
 
@@ -48,7 +49,7 @@ def main(given: argparse.Namespace) -> int:
     from oodbench.running.given.detector import Detector
     from oodbench.running.given.predicting import BATCH, Extremes, image_paths, predict
 
-    detector = Detector.load(given.detector, given.model, given.device, given.plugin or ())
+    detector = Detector.load(given.detector, given.model, given.device or "auto", given.plugin or ())
     listed: Iterable[bytes] = getattr(sys.stdin, "buffer", ())
     write = FORMATS[given.format](detector.classes)
     read = flagged = bad = 0

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from oodbench.cli.defaults import help_of
 from oodbench.cli.parser import one_of
 from oodbench.errors import UserError, unknown
 from oodbench.results.folder import COLLECTIONS, read_with
@@ -14,7 +15,7 @@ from oodbench.results.ledger import Ledger
 
 def add_results(parser: argparse.ArgumentParser, also: Sequence[str] = ()) -> None:
     """`also`: what else a command may set beside results."""
-    parser.add_argument("folder", metavar="DIR", help="a results folder")
+    add_folder(parser)
     choices = [*also, *COLLECTIONS]
     parser.add_argument(
         "--with",
@@ -25,6 +26,10 @@ def add_results(parser: argparse.ArgumentParser, also: Sequence[str] = ()) -> No
         metavar="NAME",
         help=f"also show {', '.join(choices)}; repeatable",
     )
+
+
+def add_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", nargs="?", metavar="DIR", help=f"a results folder {help_of('results')}")
 
 
 def add_names(parser: argparse.ArgumentParser) -> None:

@@ -5,6 +5,7 @@ import sys
 import webbrowser
 from pathlib import Path
 
+from oodbench.cli.defaults import help_of
 from oodbench.cli.parser import add_names_of, one_of
 from oodbench.cli.reading import report_problems
 from oodbench.report.page import folders, site
@@ -17,9 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folders",
         nargs="*",
-        default=["results"],
         metavar="RESULTS",
-        help="results folders, each kept apart (default: results)",
+        help=f"one or more results folders {help_of('results')}",
     )
     parser.add_argument("--out", default="site", metavar="DIR", help="where index.html goes (default: site)")
     parser.add_argument(

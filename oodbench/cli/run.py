@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodbench.cli import progress, slurm_jobs
+from oodbench.cli.defaults import help_of
 from oodbench.cli.event_log import Logged
 from oodbench.cli.output import check_open, results_stay, terminal_width
 from oodbench.cli.parser import add_plugins
@@ -111,7 +112,7 @@ def _add_values(values: argparse._ArgumentGroup) -> None:
 
 
 def _add_files(files: argparse._ArgumentGroup) -> None:
-    files.add_argument("--results", metavar="DIR", help="where results are stored (default: results)")
+    files.add_argument("--results", metavar="DIR", help=f"where results are stored {help_of('results')}")
     files.add_argument("--force", action="store_true", help="run again what is done already")
     files.add_argument("--offline", action="store_true", help="do not download missing data")
     files.add_argument("--available", action="store_true", help="leave out settings whose data is missing")
@@ -121,7 +122,7 @@ def _add_files(files: argparse._ArgumentGroup) -> None:
 
 
 def _add_device(device: argparse._ArgumentGroup) -> None:
-    device.add_argument("--device", metavar="DEVICE", help="auto, cpu, cuda or cuda:1 (default: auto)")
+    device.add_argument("--device", metavar="DEVICE", help=f"auto, cpu, cuda or cuda:1 {help_of('device')}")
     device.add_argument(
         "--precision", metavar="PRECISION", help="fp32, tf32 or bf16, for the network's body (default: the suite's)"
     )

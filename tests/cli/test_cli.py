@@ -292,7 +292,7 @@ WRONG = [
     (["show", ""], "unknown name ''; known: "),
     (["show", "+"], "'+' is not a method; a pair is written trainer+scorer"),
     (["show", "nowhere.yaml"], "cannot read 'nowhere.yaml': No such file or directory"),
-    (["table"], "the following arguments are required: DIR; see 'oodbench table --help'"),
+    (["table"], "there is no results folder 'results'; make one with: oodbench run "),
     (["table", "nowhere"], "there is no results folder 'nowhere'; make one with: oodbench run "),
     (["table", "{}", "--format", "latx"], "unknown format 'latx'; did you mean 'latex'?"),
     (["table", "{}", "--format", ""], "unknown format ''; known: csv, html, json, latex, markdown"),
