@@ -4,11 +4,12 @@ Each command is a module, imported when it is called: help and mistakes in usage
 """
 
 import argparse
+import os
 import sys
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -150,6 +151,7 @@ COMMANDS = {
 }
 
 
+COMPLETION = "_ARGCOMPLETE"  # the variable by which a shell asks for names
 MEASURING = ("run", "evaluate", "fit", "predict")  # commands that say where their defaults came from
 
 
@@ -204,8 +206,19 @@ def _warnings_in_one_line() -> Iterator[None]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 done, 1 a cell failed, 2 wrong usage or no place for output, 130 interrupted."""
+    if COMPLETION in os.environ:
+        return _complete(os.environ.get("COMP_LINE", ""))
     with guarded():
         return _main(arguments)
+
+
+def _complete(line: str) -> int:
+    """For a shell whose user has pressed the Tab key; it shows nothing if argcomplete is not there."""
+    from oodbench.cli import completion
+
+    with suppress(ImportError, UserError):  # a plugin or suite on the line that cannot be read
+        completion.complete(_parser([completion.command_in(line)]))
+    return 1
 
 
 def _main(arguments: Sequence[str] | None) -> int:

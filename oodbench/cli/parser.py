@@ -3,7 +3,8 @@
 import argparse
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from oodbench.errors import UserError, unknown
@@ -72,15 +73,22 @@ class Parser(argparse.ArgumentParser):
         super().exit(status, message)
 
 
-def one_of(kind: str, known: Iterable[str]) -> Callable[[str], str]:
-    """An argument that must be one of these names; unlike argparse's `choices` it answers with the nearest."""
+@dataclass(frozen=True, eq=False)  # argparse wants a hash of it
+class OneOf:
+    """The type of an argument that must be one of these names."""
 
-    def check(name: str) -> str:
-        if name not in known:
-            raise unknown(kind, name, known)
+    kind: str
+    known: Iterable[str]
+
+    def __call__(self, name: str) -> str:
+        if name not in self.known:
+            raise unknown(self.kind, name, self.known)
         return name
 
-    return check
+
+def one_of(kind: str, known: Iterable[str]) -> OneOf:
+    """Unlike argparse's `choices`, it answers with the nearest."""
+    return OneOf(kind, known)
 
 
 def add_names_of(parser: argparse.ArgumentParser, title: str, names: Iterable[str]) -> None:
