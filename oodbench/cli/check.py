@@ -68,7 +68,7 @@ def main(given: argparse.Namespace) -> int:
         )
     else:
         if rest:
-            print(f"with nothing to compare to in some setting: {', '.join(rest)}\n")
+            print(f"not compared in some setting, for lack of a counterpart: {', '.join(rest)}\n")
         _print(verdicts)
         print(", ".join(f"{counts[status]} {status}" for status in STATUSES))
     return 1 if counts["differs"] or (given.complete and counts["missing"]) else 0
@@ -110,7 +110,7 @@ def _print(verdicts: list[Verdict]) -> None:
         title = " ".join(filter(None, [suite, table]))
         if all(verdict.status == "missing" for verdict in own):
             hint = f"; make them with: {layout(table).table.run}" if table else ""
-            print(f"{title}: {len(own)} cells missing{hint}\n")
+            print(f"{title}: {len(own)} cells are missing{hint}\n")
         else:
             print(f"{title}\n{_block(own)}\n")
     for status, heading in (("differs", "differs"), ("suspect", "suspect, not counted")):
@@ -118,7 +118,7 @@ def _print(verdicts: list[Verdict]) -> None:
         if listed:
             print(f"{heading}:\n" + "\n".join(f"  {verdict}" for verdict in listed) + "\n")
     if any(verdict.status == "cannot tell" for verdict in verdicts):
-        print("?: cannot tell; in brackets the number of seeds that would, – where none does")
+        print("? marks cells where these seeds cannot tell; in brackets is how many seeds could, – if none could")
     count = cells_judged(verdicts)
     if count:
         print(

@@ -21,13 +21,13 @@ def main(given: argparse.Namespace) -> int:
     """0 if all is in one folder now; 1 if a cell differs or a file cannot be read, which stay where they are."""
     merged = merge([Path(other) for other in given.others], Path(given.into), given.weights, given.dry_run)
     for path, reason in merged.problems.items():
-        print(f"oodbench: left '{path}': {reason}", file=sys.stderr)
+        print(f"oodbench: not merged '{path}': {reason}", file=sys.stderr)
     for each in merged.conflicts:
         result = each.theirs
         cell = f"{result.suite_label} / {result.setting} / {result.method} / seed {result.seed}"
-        print(f"oodbench: left '{result.path}': {cell} has other content: {each.words}", file=sys.stderr)
+        print(f"oodbench: not merged '{result.path}': {cell} has other content: {each.words}", file=sys.stderr)
         for one in (each.ours, each.theirs):
-            print(f"oodbench:   '{one.path}' is of {_machine(one)}", file=sys.stderr)
+            print(f"oodbench:   '{one.path}' was made on {_machine(one)}", file=sys.stderr)
     print(f"{given.into}: {_summary(merged, given.weights, given.dry_run)}")
     return 0 if merged.is_complete else 1
 

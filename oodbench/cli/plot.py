@@ -54,7 +54,7 @@ def main(given: argparse.Namespace) -> int:
         raise UserError(f"--only names no figure; choose from: {', '.join(FIGURES)}")
     formats = names_in("format", given.format, FORMATS)
     if not formats:
-        raise UserError(f"--format names none; choose from: {', '.join(FORMATS)}")
+        raise UserError(f"--format names no format; choose from: {', '.join(FORMATS)}")
     width = figures.width_in_inches(given.width)
     ledger = read_ledger(folder, given.beside)
     check_known("suite of these results", given.suite, ledger.suites)

@@ -38,7 +38,7 @@ def main(given: argparse.Namespace) -> int:
     folder = Path(given.folder)
     if not given.failed and not any(getattr(given, name) for name in FILTERS):
         options = ", ".join(f"--{name}" for name in FILTERS)
-        raise UserError(f"all of '{folder}' would go; say which cells with {options} or --failed")
+        raise UserError(f"all of '{folder}' would be deleted; say which cells with {options} or --failed")
     results, problems = folders.read_folder(folder)
     report_problems(problems)
     chosen = _chosen(results, given)

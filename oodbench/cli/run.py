@@ -202,7 +202,9 @@ def _carried_out(asked: Request, reporter: Reporter, debug: bool) -> int:
         for line in _unlisted(planned):
             reporter.note(line)
     else:  # other shards may be at work: the table comes when all are through
-        reporter.note(f"{_label(planned)} has ended; how far all are: oodbench status {_quoted(planned)}")
+        reporter.note(
+            f"{_label(planned)} has ended; see the progress of all shards with: oodbench status {_quoted(planned)}"
+        )
     failed = [result for result in new if result.status != "ok"]
     if failed:
         for result in failed if debug else ():

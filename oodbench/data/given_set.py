@@ -81,7 +81,7 @@ def check_channels(given: GivenSet, channels: int) -> None:
     """UserError unless the images have as many as the network takes."""
     own = given.image_shape[0]
     if own != channels:
-        kinds = {1: "grey images (1 channel)", 3: "color images (3 channels)"}
+        kinds = {1: "gray images (1 channel)", 3: "color images (3 channels)"}
         hint = {
             (1, 3): "repeat their channel, numpy.repeat(images, 3, axis=1), if it has learned gray images so",
             (3, 1): "make them gray, as PIL's convert('L') does",

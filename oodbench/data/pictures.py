@@ -244,7 +244,7 @@ class PictureSet(Fetched):
         except UserError as error:
             return "broken", str(error)
         word = "differs" if self.deviation_of(self.index) else "present"
-        return word, f"{self.summary(entry)}, from {entry.source}, in {self.root}"
+        return word, f"{self.summary(entry)}, {entry.provenance}, in {self.root}"
 
     def summary(self, entry: store.Entry) -> str:
         deviation = self.deviation_of(self.index)

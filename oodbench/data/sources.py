@@ -151,7 +151,9 @@ class Debian:
         try:
             _run(["apt-get", "download", self.package], folder)
         except Unavailable as error:
-            listener.tell(f"{error}; asking apt for fresh package lists, in a folder of our own: the system's stay")
+            listener.tell(
+                f"{error}; fetching fresh package lists into a separate folder; the system's lists stay as they are"
+            )
             own_lists = self._own_lists(folder)
             _run(["apt-get", "update"], folder, own_lists)
             _run(["apt-get", "download", self.package], folder, own_lists)

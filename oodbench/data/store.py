@@ -73,6 +73,11 @@ class Entry:
     rows: int
     format: int = FORMAT
 
+    @property
+    def provenance(self) -> str:
+        """For a sentence: added by the user, or from an address or a package."""
+        return self.source if self.source.startswith("added ") else f"from {self.source}"
+
 
 def fingerprint(decoded: Decoded) -> str:
     """Of pixels, labels and parts: the same whatever files they came from."""

@@ -190,7 +190,7 @@ class Stored(Fetched):
             word = "present"
         else:
             word = "verified" if entry.fingerprint == self.official else "differs"
-        return word, f"{entry.rows:,} images, {entry.fingerprint}, from {entry.source}, in {folder}"
+        return word, f"{entry.rows:,} images, {entry.fingerprint}, {entry.provenance}, in {folder}"
 
     def summary(self, entry: store.Entry) -> str:
         verdict = ""

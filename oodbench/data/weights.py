@@ -56,7 +56,7 @@ class EfficientNetLite0(Obtained):
             assert entry is not None
         except UserError as error:
             return "broken", str(error)
-        return "verified", f"weights, {entry.fingerprint}, from {entry.source}, in {self.home}"
+        return "verified", f"weights, {entry.fingerprint}, {entry.provenance}, in {self.home}"
 
     def summary(self, entry: store.Entry) -> str:
         return f"weights, {entry.fingerprint}, verified"

@@ -152,7 +152,7 @@ def test_status_of_a_suite_is_of_the_sets_it_needs(tmp_path):
 
 def test_a_set_with_the_official_content_is_verified(home, folder):
     oodbench("data", "add", "mnist", folder)
-    expected = f"17 images, {official()}, from added from what I have, in {home / 'mnist'}"
+    expected = f"17 images, {official()}, added from what I have, in {home / 'mnist'}"
     assert status("mnist")["mnist"] == ("verified", expected)
 
 
@@ -312,7 +312,7 @@ def test_add_takes_only_an_archive_of_the_digest_that_is_demanded(address, folde
     assert_refused(outcome, f"'{folder}' is not one file, which --expect-sha256 is for; give the archive, or leave it")
     assert not home.exists()
     assert_done(oodbench("data", "add", "mnist", archive, "--expect-sha256", digest))
-    assert f"from added from mnist.tgz (sha256 {digest}, as demanded)" in status("mnist")["mnist"][1]
+    assert f"added from mnist.tgz (sha256 {digest}, as demanded)" in status("mnist")["mnist"][1]
 
 
 def test_a_data_folder_that_cannot_be_written_is_told(tmp_path, monkeypatch, folder, npm):

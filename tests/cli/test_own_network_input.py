@@ -123,7 +123,7 @@ def test_another_number_of_classes_is_told():
     refused([*without(EVALUATE, "--model"), *network], "'mine.pt' tells 8 classes apart, the network 5; build it for 8")
     refused(
         [*without(EVALUATE, "--model", "--weights"), *network],
-        "the network tells 5 classes apart, the ID images 8", "give --classes FILE",
+        "the network has 5 classes, the ID images 8", "give --classes FILE",
     )  # fmt: skip
 
 
@@ -209,7 +209,7 @@ def test_a_folder_without_classes_is_told():
 def test_a_bad_image_among_id_images_is_named():
     path = sorted(Path("id/digit2").iterdir())[0]
     path.write_bytes(b"no image")
-    refused(EVALUATE, f"{path}' is no image that can be read (unknown format); mend or remove it")
+    refused(EVALUATE, f"{path}' is not an image that can be read (unknown format); fix or remove it")
 
 
 def test_grey_arrays_for_a_color_network_are_told():

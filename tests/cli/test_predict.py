@@ -143,7 +143,7 @@ def test_bad_images_are_named_and_the_rest_goes_on(place, images):
     bad = {row["image"]: row["error"] for row in rows if row["error"]}
     assert list(bad) == ["images/a/01.png", "images/a/02.png", "missing.png"]
     assert bad["images/a/01.png"] == (
-        "'images/a/01.png' is no image that can be read (unknown format); mend or remove it"
+        "'images/a/01.png' is not an image that can be read (unknown format); fix or remove it"
     )
     assert "No such file or directory" in bad["missing.png"]
     assert all(row["score"] == "" and row["verdict"] == "" for row in rows if row["error"])

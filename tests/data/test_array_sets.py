@@ -616,7 +616,7 @@ def test_kinds_that_come_later_join_those_that_are_there(tmp_path, small_copies)
     data.add(write(tmp_path / "second", cifar10_c_files(("frost", "snow"), seed=0)))
     assert official("cifar10", "fog", 1).fingerprint == fog and official("cifar10", "frost", 5) is not None
     assert data.fingerprint != first
-    assert data.state() == ("partial", f"3 of 19 kinds, from added from second, in {store.data_folder() / data.name}")
+    assert data.state() == ("partial", f"3 of 19 kinds, added from second, in {store.data_folder() / data.name}")
 
 
 def test_status_get_and_add_work_for_the_published_copies_as_for_other_sets(tmp_path, small_copies, home, monkeypatch):
@@ -636,7 +636,7 @@ def test_status_get_and_add_work_for_the_published_copies_as_for_other_sets(tmp_
         assert_refused(oodbench("data", "get", data.name), "cannot get")  # the rest
         assert_done(oodbench("data", "add", data.name, write(tmp_path / f"{data.name}-all", made(data.kinds))))
         out = assert_done(oodbench("data", "status", data.name))
-        assert f"  present   {len(data.kinds)} of {len(data.kinds)} kinds, from added from" in out
+        assert f"  present   {len(data.kinds)} of {len(data.kinds)} kinds, added from" in out
         assert assert_done(oodbench("data", "get", data.name)) == f"{data.name}: is there already\n"
 
 

@@ -44,7 +44,7 @@ def test_as_many_names_that_differ_are_taken_in_order_and_that_is_said():
 @pytest.mark.parametrize(
     "outputs,classes,message",
     [
-        (IMAGENET, ("n02123045", "dog"), "the network tells 4 classes apart, the ID images 2, and 'dog' is none of its "
+        (IMAGENET, ("n02123045", "dog"), "the network has 4 classes, the ID images 2, and 'dog' is none of its "
          "names; give --classes FILE, a line for each output of the network in its order"),
         (IMAGENET, ("crane", "tabby"), "and 'crane' is the name of 2 of its outputs; give --classes FILE"),
         (IMAGENET, ("tabby", "tabby cat"), "and two of these are one of its outputs; give"),

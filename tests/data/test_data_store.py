@@ -879,8 +879,8 @@ def test_apt_asks_for_lists_of_our_own_where_the_system_does_not_know_the_packag
     assert not apt.exists()
     assert notes == [
         "mnist: Debian package dataset-fashion-mnist",
-        "mnist: apt-get download dataset-fashion-mnist: E: Unable to locate package; asking apt for fresh package "
-        "lists, in a folder of our own: the system's stay",
+        "mnist: apt-get download dataset-fashion-mnist: E: Unable to locate package; fetching fresh package "
+        "lists into a separate folder; the system's lists stay as they are",
     ]
 
 
@@ -1255,7 +1255,7 @@ def test_a_digest_is_demanded_only_of_a_set_that_comes_as_one_file(client, packa
 def test_damaged_notes_of_what_is_trusted_are_refused_and_left_alone(site, home, content):
     write(home, {"trusted.json": content})
     message = cannot_get(Url(site.address))
-    assert f"'{home / 'trusted.json'}' is damaged; mend it, or delete it to trust again" in message
+    assert f"'{home / 'trusted.json'}' is damaged; fix it, or delete it to trust again" in message
     assert (home / "trusted.json").read_bytes() == content
 
 

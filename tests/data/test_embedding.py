@@ -211,7 +211,7 @@ def test_trainers_run_on_features(pacs, tmp_path, methods):
     wild = ["--semantic", f"folder:{pacs}", "--set", "splits.id_validation=0.3"] if "scone" in methods else []
     chosen = ["--methods", methods, "--covariate", "photo", *wild, "--set", "recipe.epochs=1", "--offline"]
     out = assert_done(oodbench("run", "--suite", "pacs", "--preset", "cpu", *chosen, "--results", tmp_path / "results"))
-    assert f"note: the 28 images of 'pacs' pass through {NAME} when first used, which takes minutes" in out
+    assert f"note: the 28 images of 'pacs' run through {NAME} when they are first used, which takes minutes" in out
     found, problems = read_folder(tmp_path / "results")
     assert not problems and [result.status for result in found] == ["ok"] * len(methods.split(","))
     assert all(result.config.suite.id.embed == NAME for result in found)

@@ -79,7 +79,7 @@ def test_choosing_among_pictures_reads_nothing(tmp_path):
     assert some[mask].rows.tolist() == [1, 3, 5, 7, 9] and some[mask][-1:].rows.tolist() == [9]
     with pytest.raises(TypeError, match="chosen by a slice"):
         some[0]
-    with pytest.raises(UserError, match=re.escape("not there 5.png' is no image that can be read (No such file")):
+    with pytest.raises(UserError, match=re.escape("not there 5.png' is not an image that can be read (No such file")):
         chosen.read()
 
 
@@ -219,8 +219,8 @@ BROKEN = {
 def test_a_broken_image_is_named_from_inside_the_threads_and_when_it_is_added(tmp_path, home, name):
     content, reason = BROKEN[name]
     some = pictures(tmp_path / "some", {**files(*(f"{i}.png" for i in range(40))), name: content})
-    expected = f"'{tmp_path / 'some' / name}' is no image that can be read ("
-    with pytest.raises(UserError, match=re.escape(expected) + ".*" + re.escape(reason) + ".*; mend or remove it$"):
+    expected = f"'{tmp_path / 'some' / name}' is not an image that can be read ("
+    with pytest.raises(UserError, match=re.escape(expected) + ".*" + re.escape(reason) + ".*; fix or remove it$"):
         some.read()
     assert some[:40].read().shape == (40, 3, 8, 8)
     assert_refused(oodbench("data", "add", "textures", tmp_path / "some"), expected, reason)
@@ -236,7 +236,7 @@ def test_a_damaged_image_is_read_or_refused_and_nothing_else(tmp_path, kind):
             assert some.read().shape == (1, 3, 8, 8)
         except UserError as error:
             refused += 1
-            assert str(error).startswith(f"'{tmp_path / 'a.img'}' is no image that can be read (")
+            assert str(error).startswith(f"'{tmp_path / 'a.img'}' is not an image that can be read (")
     assert refused > 10
 
 
@@ -301,7 +301,9 @@ def test_a_link_to_nothing_is_a_broken_image(tmp_path):
     folder = write(tmp_path / "some", CLASSES)
     (folder / "cat" / "gone.jpg").symlink_to(tmp_path / "nothing")
     for ask in (lambda: Textures().add(folder), lambda: Folder(folder).fingerprint):
-        with pytest.raises(UserError, match="gone.jpg' is no image that can be read .No such file or directory.; mend"):
+        with pytest.raises(
+            UserError, match="gone.jpg' is not an image that can be read .No such file or directory.; mend"
+        ):
             ask()
 
 
@@ -405,7 +407,7 @@ def test_a_small_set_is_decoded_once_and_mapped_from_the_disk(tmp_path, home):
     second = Textures().arrays(8)[0]
     assert isinstance(second, np.memmap) and np.array_equal(first, second)
     assert (first.shape, labels.dtype, in_test.tolist()) == ((5, 3, 8, 8), np.int64, [False] * 5)
-    with pytest.raises(UserError, match="is no image that can be read"):
+    with pytest.raises(UserError, match="is not an image that can be read"):
         Textures().arrays(4)
 
 
@@ -751,7 +753,7 @@ def test_a_folder_that_is_not_there_or_holds_nothing_is_named(tmp_path):
     with pytest.raises(UserError, match=re.escape(f"there is no file or folder '{tmp_path / 'x'}'")):
         Folder(tmp_path / "x").is_there()
     broken = write(tmp_path / "broken", {"a/1.jpg": b""})
-    with pytest.raises(UserError, match=r"1.jpg' is no image that can be read \(unknown format\)"):
+    with pytest.raises(UserError, match=r"1.jpg' is not an image that can be read \(unknown format\)"):
         Folder(broken).get()
 
 

@@ -87,10 +87,10 @@ def test_other_scores_under_one_key_stay_and_both_machines_are_named(folders):
     assert outcome.status == 1
     assert outcome.out == f"{into}: 1 merged, 0 there already, 1 with other content left\n"
     assert outcome.err == (
-        f"oodbench: left '{theirs.path}': digits-c / unseen-digits / msp / seed 0 has other content: "
+        f"oodbench: not merged '{theirs.path}': digits-c / unseen-digits / msp / seed 0 has other content: "
         "1 of 3 id scores differ, by at most 0.1\n"
-        f"oodbench:   '{ours.path}' is of h1, Xeon, cpu; 2026-08-01T12:00\n"
-        f"oodbench:   '{theirs.path}' is of h2, EPYC, cpu; 2026-08-01T12:00\n"
+        f"oodbench:   '{ours.path}' was made on h1, Xeon, cpu; 2026-08-01T12:00\n"
+        f"oodbench:   '{theirs.path}' was made on h2, EPYC, cpu; 2026-08-01T12:00\n"
     )
     assert read(ours.path) == ours and read(theirs.path) == theirs
 
@@ -136,9 +136,9 @@ def test_damaged_files_are_named_and_left_and_the_others_merged(folders):
     before = files_below(other)
     outcome = oodbench("merge", other, "--into", into)
     assert outcome.status == 1 and outcome.out == f"{into}: 1 merged, 0 there already, 3 unreadable left\n"
-    assert f"oodbench: left '{no_scores.path}': there are no raw scores beside it\n" in outcome.err
-    assert f"oodbench: left '{bad_scores.path}': its raw scores cannot be read: damaged: " in outcome.err
-    assert f"oodbench: left '{bad_json.path}': truncated, or not JSON\n" in outcome.err
+    assert f"oodbench: not merged '{no_scores.path}': there are no raw scores beside it\n" in outcome.err
+    assert f"oodbench: not merged '{bad_scores.path}': its raw scores cannot be read: damaged: " in outcome.err
+    assert f"oodbench: not merged '{bad_json.path}': truncated, or not JSON\n" in outcome.err
     assert [result.seed for result in read_folder(into)[0]] == [0] and files_below(other) == before
 
 
@@ -149,7 +149,7 @@ def test_scores_of_other_images_do_not_pass_for_those_of_a_result(folders):
     theirs = made(other, data=DataRead(parts={"id": PartRead(4, "d", "o")}))
     outcome = oodbench("merge", other, "--into", into)
     reason = "its raw scores are of 3 id images, and it was made with 4"
-    assert (outcome.status, outcome.err) == (1, f"oodbench: left '{theirs.path}': {reason}\n")
+    assert (outcome.status, outcome.err) == (1, f"oodbench: not merged '{theirs.path}': {reason}\n")
 
 
 def test_what_stands_damaged_in_the_place_of_a_result_is_kept_aside(folders):
