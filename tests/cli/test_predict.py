@@ -159,7 +159,7 @@ def test_bad_images_are_rows_of_jsonl_and_no_lines_of_a_table(place):
     rows = [json.loads(line) for line in oodbench("predict", "det", "images", "--format", "jsonl").out.splitlines()]
     assert [row for row in rows if "error" in row][0].keys() == {"image", "error"} and len(rows) == 21
     outcome = oodbench("predict", "det", "images")
-    assert len(outcome.out.splitlines()) == 21 and outcome.err.startswith("oodbench: 'images/a/01.png' is no image")
+    assert len(outcome.out.splitlines()) == 21 and outcome.err.startswith("oodbench: 'images/a/01.png' is not an image")
 
 
 def test_a_folder_without_images_is_named_like_a_bad_image(place):

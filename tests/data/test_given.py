@@ -267,7 +267,7 @@ def test_what_a_program_has_in_memory_must_have_the_channels_of_the_network():
         "'x' has gray images (1 channel), and the network takes 3; repeat their channel, numpy.repeat(images, 3"
     ):
         as_set(noise(2, 8, 8), "x", PIXELS, channels=3)
-    with refused("'x' has color images (3 channels), and the network takes 1; make them grey"):
+    with refused("'x' has color images (3 channels), and the network takes 1; make them gray"):
         as_set(noise(2, 3, 8, 8), "x", PIXELS, channels=1)
     with refused("'x' has images of 5 channels, and the network takes 3; give images as it takes them"):
         as_set(noise(2, 5, 8, 8), "x", PIXELS, channels=3)

@@ -302,7 +302,7 @@ def test_a_link_to_nothing_is_a_broken_image(tmp_path):
     (folder / "cat" / "gone.jpg").symlink_to(tmp_path / "nothing")
     for ask in (lambda: Textures().add(folder), lambda: Folder(folder).fingerprint):
         with pytest.raises(
-            UserError, match="gone.jpg' is not an image that can be read .No such file or directory.; mend"
+            UserError, match="gone.jpg' is not an image that can be read .No such file or directory.; fix"
         ):
             ask()
 
@@ -477,7 +477,7 @@ def test_what_was_there_before_stays_if_the_new_files_are_broken(tmp_path, home)
     oodbench("data", "add", "--force", "textures", archive)
     before = lookup.dataset("textures").fingerprint
     archive.write_bytes(packed({**CLASSES, "cat/c.jpg": b"?"}, "tar"))
-    expected = f"'{archive / 'cat' / 'c.jpg'}' is no image"
+    expected = f"'{archive / 'cat' / 'c.jpg'}' is not an image"
     assert_refused(oodbench("data", "add", "textures", archive), expected)
     assert Textures().fingerprint == before and Textures().is_there()
     assert [path.name for path in home.iterdir()] == ["textures"]

@@ -305,7 +305,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(given, message, tmp_pa
 
 
 def test_images_for_a_network_of_another_number_of_classes_are_refused(tmp_path):
-    with pytest.raises(UserError, match="the network has 5 classes"):
+    with pytest.raises(UserError, match="the network tells 5 classes apart"):
         evaluate(made(5), tmp_path)
 
 

@@ -222,7 +222,7 @@ def test_weights_come_only_when_asked_for_and_only_whole_ones(folders):
     assert outcome.status == 1
     assert outcome.out == f"{into}: 0 merged, 2 there already, 2 unreadable left, 1 file of weights\n"
     for path in (damaged, renamed):
-        assert f"left '{path}': damaged, or not weights of the training that its name says\n" in outcome.err
+        assert f"not merged '{path}': damaged, or not weights of the training that its name says\n" in outcome.err
     assert [path.name for path in (into / "weights").iterdir()] == [whole.name]
     # What the other was asked for is known here now.
     assert ", 0 left;" in assert_done(oodbench("status", into))
