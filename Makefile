@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 DEMO := results/demo
 
-.PHONY: demo test test-slow soak speed readme lint clean
+.PHONY: demo test test-slow test-gpu soak speed readme docs notebooks lint clean
 
 # A collection of its own: these results never pass for those of `oodbench run`.
 demo: .venv/installed
@@ -12,10 +12,14 @@ demo: .venv/installed
 	$(BIN)/oodbench run --suite digits-c --seeds 0,1,2 --results $(DEMO)
 
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
+	$(BIN)/python -m pytest -m "not slow and not gpu" -n auto --dist worksteal
 
 test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m slow
+
+# Skipped, with the reason, where there is no CUDA device.
+test-gpu: .venv/installed-dev
+	$(BIN)/python -m pytest -m gpu -rs tests/test_gpu.py
 
 # Kills runs, damages files and runs hostile plugins, for minutes; status 1 if a number came out wrong or anything broke.
 # How much of each, and which: make soak KILLS=1000 FILES=100000 GIVEN=100000 PLUGINS=100 SEED=1

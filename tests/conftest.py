@@ -1,5 +1,7 @@
 """One toy problem for all tests: that of the contract, whose data, network and outputs are fixtures here."""
 
+import os
+
 import pytest
 import torch
 from torch import Tensor
@@ -7,6 +9,9 @@ from torch import Tensor
 from oodbench.learning.batches import Data
 from oodbench.learning.method import Classifier, Outputs
 from oodbench.testing.toy_problem import toy, toy_classifier
+
+for variable in ("OODBENCH_RESULTS", "OODBENCH_DEVICE"):  # of whoever runs the tests
+    os.environ.pop(variable, None)
 
 torch.set_num_threads(1)  # tensors this small only lose by sharing; every test is faster so
 

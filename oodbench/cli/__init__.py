@@ -4,105 +4,155 @@ Each command is a module, imported when it is called: help and mistakes in usage
 """
 
 import argparse
+import os
 import sys
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import oodbench
 from oodbench.cli.output import OutputLost, guarded
 from oodbench.cli.parser import Parser
 from oodbench.errors import UserError, unknown
 
-EXAMPLES = """\
-examples:
-  oodbench run --suite digits-c --methods msp,knn,vim       train, evaluate, print the table (about 10 s)
-  oodbench run --suite digits-c --methods all --seeds 0,1,2 --dry-run
-  oodbench table results/ --format latex
-  oodbench list methods
-  oodbench show knn
-"""
+if TYPE_CHECKING:
+    from oodbench.cli.defaults import Used
 
-COMMANDS = {  # the module of each, what it does, an example
-    "run": (
+EXAMPLES = (
+    "oodbench run --suite digits-c --methods msp,knn,vim",
+    "oodbench run --suite digits-c --methods all --seeds 0,1,2 --dry-run",
+    "oodbench table results/ --format latex",
+    "oodbench list methods",
+    "oodbench show knn",
+)
+
+
+class Command(NamedTuple):
+    """The module of a command, what it does in a line, what else its help says, and commands to paste."""
+
+    module: str
+    help: str
+    details: str
+    examples: tuple[str, ...]
+
+
+COMMANDS = {
+    "run": Command(
         "run",
-        "train and evaluate methods on a suite; what is done already is not done again",
-        "oodbench run --suite digits-c --methods msp,knn --seeds 0,1,2",
+        "train and evaluate methods on a suite, and print the table",
+        "Results that exist are not computed again. After an interruption, the same command resumes.",
+        (
+            "oodbench run --suite digits-c --methods msp,knn --seeds 0,1,2",
+            "oodbench run --suite digits-c --setting unseen-digits,covariate=blur,severity=5",
+            "oodbench run --suite digits-c --methods scone --set scone.margin=-1,-2 --set recipe.epochs=5",
+        ),
     ),
-    "evaluate": (
+    "evaluate": Command(
         "evaluate",
-        "measure your trained network under every scorer, on a suite or on your images",
-        "oodbench evaluate --model my_net.py:build --weights mine.pt --id folder:photos --semantic folder:others",
+        "measure your trained network under every scorer",
+        "The images are those of a suite, or your own. Nothing is trained.",
+        (
+            "oodbench evaluate --model my_net.py:build --weights mine.pt --id folder:photos --semantic folder:others",
+            "oodbench evaluate --model timm:resnet18.a1_in1k --id folder:photos --semantic probes",
+        ),
     ),
-    "fit": (
+    "fit": Command(
         "fit",
-        "choose a scorer and a threshold for your trained network: a detector",
-        "oodbench fit --model my_net.py:build --weights mine.pt --id folder:photos --scorer energy --out detector",
+        "choose a scorer and a threshold for your trained network",
+        "The detector that comes out is a folder, which `oodbench predict` reads.",
+        ("oodbench fit --model my_net.py:build --weights mine.pt --id folder:photos --scorer energy --out detector",),
     ),
-    "predict": (
+    "predict": Command(
         "predict",
-        "say which images a detector finds OOD; status 1 if some cannot be read",
-        "oodbench predict detector/ images/ --format csv",
+        "say which images a detector finds OOD",
+        "The exit status is 1 if some images cannot be read.",
+        ("oodbench predict detector/ images/ --format csv",),
     ),
-    "table": ("table", "print the results of a folder as tables", "oodbench table results/ --format latex"),
-    "compare": (
+    "table": Command(
+        "table", "print the results of a folder as tables", "", ("oodbench table results/ --format latex",)
+    ),
+    "compare": Command(
         "compare",
-        "print every method minus a baseline, with intervals over seeds and test images, and what holds",
-        "oodbench compare results/ --baseline erm",
+        "print the difference of every method from a baseline",
+        "Each difference has an interval over seeds and test images.",
+        ("oodbench compare results/ --baseline erm",),
     ),
-    "list": ("list", "list methods, suites, data sets and networks", "oodbench list methods"),
-    "show": ("show", "describe a method, suite, data set, network or result", "oodbench show knn"),
-    "check": (
+    "list": Command("list", "list methods, suites, data sets and networks", "", ("oodbench list methods",)),
+    "show": Command(
+        "show",
+        "describe a method, suite, data set, network or result",
+        "",
+        ("oodbench show knn", "oodbench show digits-c"),
+    ),
+    "check": Command(
         "check",
-        "compare results with a paper or with other results; status 1 if a cell differs by more than chance explains",
-        "oodbench check results/demo --against results/reference",
+        "compare results with a paper or with other results",
+        "The exit status is 1 if a cell differs by more than chance explains.",
+        ("oodbench check results/demo --against results/reference", "oodbench check results/ --against scone"),
     ),
-    "plot": ("plot", "draw the figures of a results folder", "oodbench plot results/"),
-    "report": (
+    "plot": Command("plot", "draw the figures of a results folder", "", ("oodbench plot results/",)),
+    "report": Command(
         "report",
-        "make a page to look at from results: leaderboards, trade-offs, cells, comparisons, papers",
-        "oodbench report results/ --out site/",
+        "make a web page of results, for a browser without a server",
+        "The page has leaderboards, trade-offs, single cells, comparisons and tables of papers.",
+        ("oodbench report results/ --out site/",),
     ),
-    "status": (
+    "status": Command(
         "status",
-        "say what is done in a results folder, what failed and what runs, in all processes that share it",
-        "oodbench status results/",
+        "say what is done, failed, running and left in a results folder",
+        "All processes that share the folder are counted.",
+        ("oodbench status results/",),
     ),
-    "merge": (
+    "merge": Command(
         "merge",
-        "copy the results of other folders into one; status 1 if a cell differs or cannot be read, which then stays",
-        "oodbench merge shard1/ shard2/ --into results/",
+        "copy the results of other folders into one",
+        "A cell that differs or cannot be read is not copied, and the exit status is 1.",
+        ("oodbench merge shard1/ shard2/ --into results/",),
     ),
-    "remove": (
+    "remove": Command(
         "remove",
-        "delete cells of a results folder after showing which; weights stay",
-        "oodbench remove results/ --failed",
+        "delete cells of a results folder after showing which",
+        "Weights are not deleted.",
+        ("oodbench remove results/ --failed",),
     ),
-    "rescore": (
+    "rescore": Command(
         "rescore",
-        "compute the metrics of results again from their raw scores; status 1 if some have none",
-        "oodbench rescore results/ --dry-run",
+        "compute the metrics of results again from their raw scores",
+        "The exit status is 1 if some results have no raw scores.",
+        ("oodbench rescore results/ --dry-run",),
     ),
-    "submit": (
+    "submit": Command(
         "submit",
-        "check the results of a method and pack them, with raw scores and the method's file, for others to verify",
-        "oodbench submit results/ --methods centered-logit --out centered-logit.zip",
+        "pack the results of a method for others to verify",
+        "The results are checked first. The archive holds them, their raw scores and the method's file.",
+        ("oodbench submit results/ --methods centered-logit --out centered-logit.zip",),
     ),
-    "verify": (
+    "verify": Command(
         "verify",
-        "recompute what others submit, running none of their code; status 1 if something does not hold",
-        "oodbench verify centered-logit.zip",
+        "recompute what others submit, without running their code",
+        "The exit status is 1 if something does not hold.",
+        ("oodbench verify centered-logit.zip",),
     ),
-    "check-method": (
+    "check-method": Command(
         "check_method",
-        "try the rules that every method keeps on a file of yours; status 1 if it breaks one",
-        "oodbench check-method centered_logit.py",
+        "test whether a method file of yours keeps the rules",
+        "The exit status is 1 if it breaks one.",
+        ("oodbench check-method centered_logit.py",),
     ),
-    "data": ("data", "see, get and add data sets", "oodbench data get mnist-c"),
+    "data": Command(
+        "data",
+        "see, download, add and remove data sets",
+        "",
+        ("oodbench data status mnist-c", "oodbench data get mnist-c"),
+    ),
 }
+
+
+COMPLETION = "_ARGCOMPLETE"  # the variable by which a shell asks for names
+MEASURING = ("run", "evaluate", "fit", "predict")  # commands that say where their defaults came from
 
 
 class _Version(argparse.Action):
@@ -118,20 +168,14 @@ def _parser(complete: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
     main = Parser(
         prog="oodbench",
         description="Compare out-of-distribution detection and generalization methods side by side.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=EXAMPLES,
     )
-    main.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
+    main.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     _add_debug(main)
-    commands = main.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-    for name, (module, help, example) in COMMANDS.items():
-        sub = commands.add_parser(
-            name,
-            help=help,
-            description=help[0].upper() + help[1:] + ".",
-            epilog=f"example:\n  {example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+    commands = main.add_subparsers(title="commands", dest="command", metavar="COMMAND", parser_class=Parser)
+    for name, (module, help, details, examples) in COMMANDS.items():
+        description = f"{help[0].upper()}{help[1:]}. {details}".strip()
+        sub = commands.add_parser(name, help=help, description=description, examples=examples)
         _add_debug(sub)
         if name in complete:
             command = import_module(f"oodbench.cli.{module}")
@@ -141,7 +185,7 @@ def _parser(complete: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
 
 
 def _add_debug(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--debug", action="store_true", help="print the traceback of an error or a failed cell")
+    parser.add_argument("--debug", action="store_true", help="print the traceback of errors and failed cells")
 
 
 @contextmanager
@@ -162,14 +206,26 @@ def _warnings_in_one_line() -> Iterator[None]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 done, 1 a cell failed, 2 wrong usage or no place for output, 130 interrupted."""
+    if COMPLETION in os.environ:
+        return _complete(os.environ.get("COMP_LINE", ""))
     with guarded():
         return _main(arguments)
+
+
+def _complete(line: str) -> int:
+    """For a shell whose user has pressed the Tab key; it shows nothing if argcomplete is not there."""
+    from oodbench.cli import completion
+
+    with suppress(ImportError, UserError):  # a plugin or suite on the line that cannot be read
+        completion.complete(_parser([completion.command_in(line)]))
+    return 1
 
 
 def _main(arguments: Sequence[str] | None) -> int:
     given = [*(sys.argv[1:] if arguments is None else arguments)]
     debug = "--debug" in given  # before the command or after it
     given = [word for word in given if word != "--debug"]
+    used: Used | None = None
     try:
         named = given[0] if given and not given[0].startswith("-") else ""
         if named and named not in COMMANDS:
@@ -181,6 +237,12 @@ def _main(arguments: Sequence[str] | None) -> int:
         if parsed.command is None:
             parser.print_help()
         else:
+            from oodbench.cli import defaults
+
+            used = defaults.apply(parsed)
+            line = used.line()
+            if line is not None and named in MEASURING:
+                print(line, file=sys.stderr)
             with _warnings_in_one_line():
                 status = parsed.act(parsed)
         sys.stdout.flush()
@@ -190,8 +252,9 @@ def _main(arguments: Sequence[str] | None) -> int:
             return 1 if error.ends_run else 0
         if debug:
             traceback.print_exc()
-        print(f"oodbench: {' '.join(str(error).split())}", file=sys.stderr)
+        message = " ".join(str(error).split())
+        print(f"oodbench: {message if used is None else used.blamed(message)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("\noodbench: interrupted; the same command goes on where it stopped", file=sys.stderr)
+        print("\noodbench: interrupted; the same command resumes", file=sys.stderr)
         return 130

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from tabulate import tabulate
 
+from oodbench.cli.json_output import add_json, print_json
+from oodbench.cli.parser import add_names_of
 from oodbench.cli.reading import add_results, read_ledger
 from oodbench.errors import UserError, unknown
 from oodbench.report import comparison
@@ -18,26 +20,28 @@ from oodbench.results.ledger import Ledger
 from oodbench.results.result import Result
 from oodbench.results.significance import LEVEL
 
+FIELDS = (  # of a cell, as --json prints them
+    *("suite", "table", "setting", "row", "metric", "status", "measured", "expected", "difference", "band"),
+    *("p_value", "seeds_needed", "note"),
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
     parser.add_argument(
-        "--against",
-        required=True,
-        metavar="SOURCE|DIR",
-        help=f"the numbers that a paper reports: {', '.join(source_names())}; or another results folder",
+        "--against", required=True, metavar="SOURCE", help="a paper's numbers, or another results folder"
     )
     parser.add_argument("--complete", action="store_true", help="fail also where a cell is missing")
     parser.add_argument(
-        "--same-machine",
-        action="store_true",
-        help="both folders come from one machine and version: equal to the bit",
+        "--same-machine", action="store_true", help="both folders come from one machine and version: demand equal bits"
     )
+    add_json(parser)
+    add_names_of(parser, "papers", source_names())
 
 
 def main(given: argparse.Namespace) -> int:
     """0 if nothing differs, 1 if something does."""
-    folder = Path(given.folder)
+    folder, rest = Path(given.folder), list[str]()
     if given.against in source_names():
         if given.same_machine:
             raise UserError(f"--same-machine is for two results folders; leave it out with --against {given.against}")
@@ -51,10 +55,22 @@ def main(given: argparse.Namespace) -> int:
         ours = _outside(read_ledger(folder, given.beside), other, folder)
         theirs = _of_collection(_outside(read_ledger(other), folder, other).results)
         verdicts = judged(_lined_up(ours, theirs, given.same_machine))
-        _print_rest(ours, verdicts)
-    _print(verdicts)
+        rest = _rest(ours, verdicts)
     counts = Counter(verdict.status for verdict in verdicts)
-    print(", ".join(f"{counts[status]} {status}" for status in STATUSES))
+    if given.json:
+        print_json(
+            {
+                "counts": {status: counts[status] for status in STATUSES},
+                "cells": [{name: getattr(verdict, name) for name in FIELDS} for verdict in verdicts],
+                "not_compared": rest,
+                "level": LEVEL,
+            }
+        )
+    else:
+        if rest:
+            print(f"not compared in some setting, for lack of a counterpart: {', '.join(rest)}\n")
+        _print(verdicts)
+        print(", ".join(f"{counts[status]} {status}" for status in STATUSES))
     return 1 if counts["differs"] or (given.complete and counts["missing"]) else 0
 
 
@@ -101,7 +117,7 @@ def _print(verdicts: list[Verdict]) -> None:
         if all(verdict.status == "missing" for verdict in own):
             command = layout(table).table.run if table else ""
             hint = f"; make them with: {command}" if command else ""
-            print(f"{title}: {len(own)} cells missing{hint}\n")
+            print(f"{title}: {len(own)} cells are missing{hint}\n")
         else:
             print(f"{title}\n{_block(own)}\n")
     for status, heading in (("differs", "differs"), ("suspect", "suspect, not counted")):
@@ -109,7 +125,7 @@ def _print(verdicts: list[Verdict]) -> None:
         if listed:
             print(f"{heading}:\n" + "\n".join(f"  {verdict}" for verdict in listed) + "\n")
     if any(verdict.status == "cannot tell" for verdict in verdicts):
-        print("?: cannot tell; in brackets the number of seeds that would, – where none does")
+        print("? marks cells where these seeds cannot tell; in brackets is how many seeds could, – if none could")
     count = cells_judged(verdicts)
     if count:
         print(
@@ -118,11 +134,10 @@ def _print(verdicts: list[Verdict]) -> None:
         )
 
 
-def _print_rest(ledger: Ledger, verdicts: list[Verdict]) -> None:
+def _rest(ledger: Ledger, verdicts: list[Verdict]) -> list[str]:
+    """Methods that have nothing to compare to in some setting."""
     compared = {(verdict.suite, verdict.setting, verdict.row) for verdict in verdicts}
-    rest = {r.method for r in ledger.results if (r.suite_label, r.setting, r.method) not in compared}
-    if rest:
-        print(f"with nothing to compare to in some setting: {', '.join(sorted(rest))}\n")
+    return sorted({r.method for r in ledger.results if (r.suite_label, r.setting, r.method) not in compared})
 
 
 def _block(verdicts: list[Verdict]) -> str:

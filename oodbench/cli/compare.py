@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from oodbench.cli.output import terminal_width
-from oodbench.cli.parser import one_of
+from oodbench.cli.parser import add_names_of, one_of
 from oodbench.cli.reading import add_names, add_results, names_in, read_ledger
 from oodbench.errors import UserError
 from oodbench.files import write_atomically
@@ -27,25 +27,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--baseline",
         metavar="METHOD",
-        help=f"what all others are compared with, as results name it (default: {differences.BASELINE}; "
-        f"of given networks alone {differences.BASELINE_OF_GIVEN})",
+        help=f"compare with this one (default: {differences.BASELINE}; for given networks "
+        f"{differences.BASELINE_OF_GIVEN})",
     )
     add_names(parser)
     parser.add_argument(
-        "--metrics",
-        metavar="A,B",
-        help="of: " + ", ".join(METRICS) + f" (default: {','.join(DEFAULT_METRICS)})",
+        "--metrics", metavar="METRICS", help=f"metrics in this order (default: {','.join(DEFAULT_METRICS)})"
     )
     parser.add_argument(
         "--format",
         default="text",
         type=one_of("format", render.FORMATS),
-        metavar="F",
-        help=", ".join(render.FORMATS) + " (default: text)",
+        metavar="FORMAT",
+        help=f"{', '.join(render.FORMATS)} (default: text)",
     )
-    parser.add_argument(
-        "--figure", metavar="FILE", help="draw the differences of one suite too, into FILE.png, FILE.pdf or FILE.svg"
-    )
+    parser.add_argument("--figure", metavar="FILE", help="also draw one suite's differences as .png, .pdf or .svg")
+    add_names_of(parser, "metrics", METRICS)
 
 
 def main(given: argparse.Namespace) -> int:

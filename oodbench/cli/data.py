@@ -1,15 +1,19 @@
 """`oodbench data`: what is there, getting what is not, taking what the user has, seeing what it looks like."""
 
 import argparse
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from oodbench.cli.confirmation import agreed
+from oodbench.cli.json_output import add_json, print_json
 from oodbench.cli.progress import downloads
 from oodbench.config import suite as suites
 from oodbench.config.cards import catalogue
-from oodbench.data import availability
+from oodbench.data import availability, store
+from oodbench.data.pictures import PictureSet
 from oodbench.data.stored import Obtained
 from oodbench.data.trust import SHA256
 from oodbench.data.weights import WEIGHTS
@@ -19,29 +23,57 @@ from oodbench.report import contact_sheet
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=type(parser))
-    status = actions.add_parser("status", help="what is there, and what gets the rest")
-    status.add_argument("name", nargs="?", metavar="NAME|SUITE", help="only this (default: every data set)")
-    status.set_defaults(do=_status)
-    get = actions.add_parser("get", help="fetch data sets")
-    get.add_argument("names", nargs="+", metavar="NAME|SUITE")
-    get.add_argument("--expect-sha256", type=_sha256, metavar="HEX", help="refuse a file of any other content")
-    get.set_defaults(do=_get)
-    add = actions.add_parser("add", help="take an archive or folder that you have")
-    add.add_argument("name")
-    add.add_argument("path", type=Path)
-    add.add_argument("--expect-sha256", type=_sha256, metavar="HEX", help="refuse an archive of any other content")
-    add.set_defaults(do=_add)
-    show = actions.add_parser("show", help="draw a contact sheet of a suite's images")
-    show.add_argument("suite", metavar="SUITE")
-    show.add_argument(
-        "--corruption", metavar="KIND|all", help="one at every severity, or all at one (default: the parts of a run)"
+    actions = parser.add_subparsers(
+        title="actions", dest="action", metavar="ACTION", required=True, parser_class=type(parser)
     )
-    show.add_argument("--severity", type=int, metavar="N", help="of --corruption all (default: that of the suite)")
-    show.add_argument("--out", type=Path, metavar="FILE.png", help="default: SUITE.png or SUITE-KIND.png, here")
-    show.add_argument("--images", type=int, default=6, metavar="N", help="how many, one per class (default: 6)")
-    show.add_argument("--seed", type=int, default=0, metavar="S", help="says which images (default: 0)")
-    show.set_defaults(do=_show)
+
+    def action(
+        name: str, do: Callable[[argparse.Namespace], int], about: str, *examples: str
+    ) -> argparse._ActionsContainer:
+        added = actions.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.", examples=examples)
+        added.set_defaults(do=do)
+        return added
+
+    status = action(
+        "status", _status, "say which data sets are there, and how to get the others", "oodbench data status mnist-c"
+    )
+    status.add_argument(
+        "name", nargs="?", metavar="NAME", help="a data set, or a suite for all it needs (default: all)"
+    )
+    add_json(status)
+    get = action("get", _get, "download data sets", "oodbench data get mnist-c")
+    get.add_argument("names", nargs="+", metavar="NAME", help="data sets, or suites for all they need")
+    get.add_argument("--expect-sha256", type=_sha256, metavar="HEX", help="refuse a file with any other digest")
+    add = action("add", _add, "add an archive or a folder that you have", "oodbench data add mnist ~/Downloads/mnist")
+    add.add_argument("name", metavar="NAME", help="a data set of `oodbench list datasets`")
+    add.add_argument("path", type=Path, metavar="PATH", help="an archive, or a folder with its files")
+    add.add_argument("--force", action="store_true", help="store it even if it is not the official content")
+    add.add_argument("--expect-sha256", type=_sha256, metavar="HEX", help="refuse an archive with any other digest")
+    remove = action(
+        "remove",
+        _remove,
+        "forget a data set that was added, or delete what was downloaded",
+        "oodbench data remove mnist",
+    )
+    remove.add_argument("name", metavar="NAME", help="a data set of `oodbench list datasets`")
+    remove.add_argument("--yes", action="store_true", help="delete without asking")
+    show = action(
+        "show",
+        _show,
+        "draw a contact sheet of a suite's images",
+        "oodbench data show digits-c --corruption blur",
+        "oodbench data show digits-c --corruption all --severity 3",
+    )
+    show.add_argument("suite", metavar="SUITE", help="a suite of `oodbench list suites`, or a YAML file")
+    show.add_argument(
+        "--corruption", metavar="KIND", help="show one at every severity, or all at one (default: the test splits)"
+    )
+    show.add_argument("--severity", type=int, metavar="N", help="for --corruption all (default: that of the suite)")
+    show.add_argument(
+        "--out", type=Path, metavar="FILE.png", help="where the sheet goes (default: SUITE.png or SUITE-KIND.png)"
+    )
+    show.add_argument("--images", type=int, default=6, metavar="N", help="how many images, one a class (default: 6)")
+    show.add_argument("--seed", type=int, default=0, metavar="SEED", help="chooses the images (default: 0)")
 
 
 def _sha256(text: str) -> str:
@@ -57,6 +89,11 @@ def main(given: argparse.Namespace) -> int:
 
 def _status(given: argparse.Namespace) -> int:
     names = _data_sets([given.name]) if given.name else [*catalogue("datasets"), *WEIGHTS]
+    if given.json:
+        states = {name: availability.state(name) for name in names}
+        sets = [{"name": name, "state": word, "details": details} for name, (word, details) in states.items()]
+        print_json({"folder": store.data_folder(), "datasets": sets})
+        return 0
     width = max(map(len, names))
     for name in names:
         word, details = availability.state(name)
@@ -82,7 +119,7 @@ def _get(given: argparse.Namespace) -> int:
     names = list(dict.fromkeys(map(availability.stored_as, _data_sets(given.names))))
     expected: str | None = given.expect_sha256
     if expected is not None and len(names) != 1:
-        raise UserError(f"--expect-sha256 is of one file, and you ask for {', '.join(names)}; name one data set")
+        raise UserError(f"--expect-sha256 is for one file, and you ask for {', '.join(names)}; name one data set")
     for name in names:
         word, details = availability.state(name)
         if word in ("verified", "present") and (expected is None or expected in details):
@@ -93,15 +130,66 @@ def _get(given: argparse.Namespace) -> int:
 
 
 def _add(given: argparse.Namespace) -> int:
-    known = [*catalogue("datasets"), *WEIGHTS]
-    if given.name not in known:
-        raise unknown("data set", given.name, known)
-    data = availability.by_name(given.name)
-    if not isinstance(data, Obtained):
-        raise UserError(f"'{given.name}' comes with a package; there is nothing to add")
-    entry = data.add(given.path, given.expect_sha256)
+    data = _obtained(given.name, "add")
+    entry = data.add(given.path, given.expect_sha256, official_only=not given.force)
     print(f"{given.name}: {data.summary(entry)}")
     return 0
+
+
+def _obtained(name: str, verb: str) -> Obtained:
+    """A set that lies in the data folder, or may."""
+    known = [*catalogue("datasets"), *WEIGHTS]
+    if name not in known:
+        raise unknown("data set", name, known)
+    data = availability.by_name(name)
+    if isinstance(data, Obtained):
+        return data
+    if data.made_from is not None:
+        raise UserError(f"'{name}' is made from '{data.made_from}'; {verb} that")
+    raise UserError(f"'{name}' comes with a package; there is nothing to {verb}")
+
+
+def _remove(given: argparse.Namespace) -> int:
+    """1 if the user says no."""
+    data = _obtained(given.name, "remove")
+    paths = data.stored_paths()
+    if not paths:
+        print(f"nothing to remove: '{given.name}' is not in '{store.data_folder()}'")
+        return 0
+    sizes = {path: _size(path) for path in paths}
+    for path, size in sizes.items():
+        print(f"  {path}  {_bytes(size)}")
+    theirs = _users_folder(data)
+    if theirs is not None:
+        print(f"  the images in '{theirs}' are yours and stay")
+    what = f"what is stored of '{given.name}', {_bytes(sum(sizes.values()))},"
+    if not given.yes and not agreed(what):
+        print("nothing removed")
+        return 1
+    sys.stdout.flush()  # nothing goes that has not been shown
+    store.remove(paths)
+    print(f"{given.name}: {'forgotten' if theirs is not None else 'removed'}")
+    return 0
+
+
+def _users_folder(data: Obtained) -> Path | None:
+    """Where the images are, if `add` left them in their place."""
+    if not isinstance(data, PictureSet):
+        return None
+    try:
+        root = data.root
+    except UserError:  # damaged, or a download that did not end
+        return None
+    return None if root.is_relative_to(store.data_folder()) else root
+
+
+def _size(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.lstat().st_size for file in files if not file.is_dir() or file.is_symlink())
+
+
+def _bytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.0f} kB"
 
 
 def _in_pixels(suite: suites.Suite) -> suites.Suite:
@@ -128,6 +216,8 @@ def _show(given: argparse.Namespace) -> int:
         sheet = contact_sheet.of_parts(suite, settings, given.images, given.seed)
     elif kind == contact_sheet.ALL:
         sheet = contact_sheet.of_all_corruptions(suite, given.severity, given.images, given.seed)
+        for missing, problem in sheet.missing.items():
+            print(f"left out: the corruption '{missing}': {problem}")
     else:
         sheet = contact_sheet.of_corruption(suite, kind, given.images, given.seed)
     write_atomically(out, lambda file: sheet.image().save(file, "PNG", optimize=True))

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from oodbench.cli import given_options, progress
+from oodbench.cli.defaults import help_of
 from oodbench.cli.output import results_stay, terminal_width
 from oodbench.cli.progress import outcome
 from oodbench.report.result_set import ResultSet, best_line
@@ -16,37 +17,36 @@ from oodbench.running.given.request import GivenRequest
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     given_options.add_network(parser)
     given_options.add_images(parser)
-    parser.add_argument(
-        "--arrays",
-        metavar="FILE",
-        help="in place of network and images: a .npz or .safetensors file of features, logits and labels",
+    what = parser.add_argument_group("scorers and results")
+    what.add_argument("--scorers", metavar="SCORERS", help="such as msp,knn, or all that fit (default: all)")
+    what.add_argument(
+        "--arrays", metavar="FILE", help="instead of network and images: a .npz or .safetensors of outputs"
     )
-    parser.add_argument(
-        "--scorers", metavar="A,B", help="scorers of `oodbench list methods`, or all that fit (default)"
-    )
+    what.add_argument("--results", metavar="DIR", help=f"where results are stored {help_of('results')}")
+    what.add_argument("--force", action="store_true", help="evaluate again what is done already")
+    what.add_argument("--verbose", action="store_true", help="print a line for every result, not only for failures")
     given_options.add_how(parser)
-    parser.add_argument("--results", default="results", metavar="DIR", help="where results go (default: results)")
-    parser.add_argument("--force", action="store_true", help="evaluate again what is done already")
 
 
 def main(given: argparse.Namespace) -> int:
     asked = given_options.request_of(given)
     with results_stay(asked.folder):
-        return _evaluate(asked, given.debug)
+        return _evaluate(asked, given.verbose, given.debug)
 
 
-def _evaluate(asked: GivenRequest, debug: bool) -> int:
+def _evaluate(asked: GivenRequest, verbose: bool, debug: bool) -> int:
     from oodbench.running.given.evaluating import carry_out
 
-    done = carry_out(asked, progress.reporter())
+    reporter = progress.reporter(each_result=verbose)
+    done = carry_out(asked, reporter)
     found = ResultSet(done.results)
-    print()
+    reporter.note("")
     sort = "auroc" if _measures_detection(done.results) else None
     print(found.table(format="text", sort=sort, width=terminal_width()))
     best = found.best()
     if best is not None and best.compared > 1:
         print(best_line(best))
-    print(f"Next: oodbench table {shlex.quote(str(Path(asked.results) / done.label))} --format latex")
+    reporter.note(f"Next: oodbench table {shlex.quote(str(Path(asked.results) / done.label))} --format latex")
     failed = [result for result in done.new if result.status != "ok"]
     if failed:
         for result in failed if debug else ():

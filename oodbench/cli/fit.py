@@ -12,22 +12,22 @@ KEEP = 0.95
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which network and which images is said as for `evaluate`."""
-    detector = parser.add_argument_group("the detector")
+    detector = parser.add_argument_group(
+        "the detector",
+        "best is the scorer with the highest mean AUROC over the semantic sets, and the cheapest of those within one "
+        "standard error.",
+    )
     detector.add_argument(
-        "--scorer",
-        default=BEST,
-        metavar="NAME|best",
-        help="a scorer of `oodbench list methods`, or best (default): the one with the highest mean AUROC over the "
-        "semantic sets given, and of those within one standard error the cheapest",
+        "--scorer", default=BEST, metavar="SCORER", help="one of `oodbench list methods`, or best (default: best)"
     )
     detector.add_argument(
         "--keep",
         type=float,
         default=KEEP,
         metavar="SHARE",
-        help=f"share of held-out ID images that the threshold calls ID (default: {KEEP})",
+        help=f"share of held-out ID images below the threshold (default: {KEEP})",
     )
-    detector.add_argument("--out", type=Path, required=True, metavar="DIR", help="the detector's folder")
+    detector.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the detector")
     given_options.add_network(parser)
     given_options.add_images(parser)
     given_options.add_how(parser)

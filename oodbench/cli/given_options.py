@@ -3,68 +3,52 @@
 import argparse
 from typing import Any
 
+from oodbench.cli.defaults import help_of
+from oodbench.cli.parser import add_plugins
 from oodbench.running.given.request import GivenRequest, given_request
-
-SETS = "folder:PATH or a data set of `oodbench list datasets`"
 
 
 def add_network(parser: argparse.ArgumentParser) -> None:
-    network = parser.add_argument_group("the network")
-    network.add_argument(
-        "--model",
-        metavar="M",
-        help="timm:NAME, torchvision:NAME[/WEIGHTS], oodbench:NAME, an installed network's name, or FILE.py:FUNCTION, "
-        "which runs that file: its function returns an nn.Module",
+    network = parser.add_argument_group(
+        "the network",
+        "FILE.py:FUNCTION runs that file, and the function returns an nn.Module. torchvision:NAME/WEIGHTS chooses "
+        "among the weights of torchvision. The name of an installed network works too.",
     )
     network.add_argument(
-        "--weights",
-        metavar="FILE",
-        help="its weights: safetensors, or a state dictionary or Lightning checkpoint of torch",
+        "--model", metavar="NETWORK", help="timm:NAME, torchvision:NAME, oodbench:NAME or FILE.py:FUNCTION"
     )
-    network.add_argument("--name", metavar="NAME", help="what results call it (default: the model's name)")
-    network.add_argument("--head", metavar="MODULE", help="the last linear layer, where it is not found by itself")
-    network.add_argument(
-        "--classes",
-        metavar="FILE",
-        help="names of the network's outputs in their order, a line each, where folders are named so",
-    )
-    network.add_argument(
-        "--mean", metavar="M[,M,M]", help="what is subtracted from pixels in [0, 1]: a number, or one for each channel"
-    )
-    network.add_argument("--std", metavar="S[,S,S]", help="what they are then divided by")
-    network.add_argument("--size", metavar="N|HxW", help="of the images that it takes, in pixels")
+    network.add_argument("--weights", metavar="FILE", help="safetensors, or a state dictionary or Lightning checkpoint")
+    network.add_argument("--name", metavar="NAME", help="what results call the network (default: the model's name)")
+    network.add_argument("--head", metavar="MODULE", help="the last linear layer, if it is not found automatically")
+    network.add_argument("--classes", metavar="FILE", help="the class names of the outputs in order, one a line")
+    network.add_argument("--mean", metavar="MEAN", help="subtracted from pixels in [0, 1]: M, or M,M,M by channel")
+    network.add_argument("--std", metavar="STD", help="divides the pixels after that: S, or S,S,S by channel")
+    network.add_argument("--size", metavar="SIZE", help="of the images the network takes, in pixels: N or HxW")
 
 
 def add_images(parser: argparse.ArgumentParser) -> None:
-    images = parser.add_argument_group("the images")
-    images.add_argument("--suite", metavar="S", help="a suite of `oodbench list suites`, or a YAML file")
-    images.add_argument("--preset", metavar="P", help="a preset of the suite")
+    images = parser.add_argument_group("the images", "A SET is folder:PATH or a data set of `oodbench list datasets`.")
+    images.add_argument("--suite", metavar="SUITE", help="a suite of `oodbench list suites`, or a YAML file")
+    images.add_argument("--preset", metavar="PRESET", help="a preset of the suite")
     images.add_argument(
-        "--setting", dest="settings", action="append", metavar="SETTING", help="a setting of the suite; may be repeated"
+        "--setting", dest="settings", action="append", metavar="SETTING", help="a setting of the suite; repeatable"
     )
     images.add_argument(
-        "--id",
-        metavar="SET",
-        help=f"in place of a suite: images of the network's classes, in a folder for each; {SETS}",
+        "--id", metavar="SET", help="instead of a suite: images of the network's classes, one folder each"
     )
     images.add_argument(
-        "--train",
-        metavar="SET",
-        help="images that the network was trained on, to fit scorers on (default: train/ in --id, or else 70 %% of it)",
+        "--train", metavar="SET", help="images that scorers are fitted on (default: train/ or 70 %% of --id)"
     )
     images.add_argument(
-        "--covariate",
-        action="append",
-        metavar="SET",
-        help="images of the same classes that look different; may be repeated",
+        "--covariate", action="append", metavar="SET", help="the same classes, looking different; repeatable"
     )
     images.add_argument(
         "--semantic",
         action="append",
-        metavar="SET|probes",
-        help="images of no known class; may be repeated; probes: noise and the like, which every machine has",
+        metavar="SET",
+        help="images of no known class, or probes (noise); repeatable",
     )
-    images.add_argument("--offline", action="store_true", help="do not fetch missing data")
+    images.add_argument("--offline", action="store_true", help="do not download missing data")
     images.add_argument(
         "--available", action="store_true", help="leave out settings of the suite whose data is missing"
     )
@@ -72,21 +56,13 @@ def add_images(parser: argparse.ArgumentParser) -> None:
 
 def add_how(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how")
-    how.add_argument("--set", action="append", metavar="SCORER.KEY=VALUE", help="a hyperparameter; may be repeated")
     how.add_argument(
-        "--plugin",
-        dest="plugins",
-        action="append",
-        metavar="FILE.py",
-        help="a file with a scorer of yours; may be repeated",
+        "--set", action="append", metavar="SCORER.KEY=VALUE", help="a hyperparameter of a scorer; repeatable"
     )
-    how.add_argument("--device", help="auto (default), cpu, cuda, cuda:1")
+    add_plugins(how, "plugins", "scorer")
+    how.add_argument("--device", metavar="DEVICE", help=f"auto, cpu, cuda or cuda:1 {help_of('device')}")
     how.add_argument("--cpu-threads", type=int, metavar="N", help="threads on a CPU (default: all cores)")
-    how.add_argument(
-        "--half-bank",
-        action="store_true",
-        help="keep training features in half precision, for scorers that compare with them",
-    )
+    how.add_argument("--half-bank", action="store_true", help="store training features in half precision")
 
 
 def request_of(given: argparse.Namespace, **more: Any) -> GivenRequest:

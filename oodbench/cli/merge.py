@@ -10,24 +10,24 @@ from oodbench.running.merging import Merged, merge
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "others", nargs="+", metavar="OTHER", help="results folders, which stay as they are; collections below are left"
+        "others", nargs="+", metavar="OTHER", help="results folders; they and collections below them stay as they are"
     )
-    parser.add_argument("--into", required=True, metavar="DIR", help="the results folder that takes theirs")
-    parser.add_argument("--weights", action="store_true", help="copy weights too, where they are missing")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be merged, write nothing")
+    parser.add_argument("--into", required=True, metavar="DIR", help="the results folder that receives the results")
+    parser.add_argument("--weights", action="store_true", help="also copy weights that are missing")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be merged; write nothing")
 
 
 def main(given: argparse.Namespace) -> int:
     """0 if all is in one folder now; 1 if a cell differs or a file cannot be read, which stay where they are."""
     merged = merge([Path(other) for other in given.others], Path(given.into), given.weights, given.dry_run)
     for path, reason in merged.problems.items():
-        print(f"oodbench: left '{path}': {reason}", file=sys.stderr)
+        print(f"oodbench: not merged '{path}': {reason}", file=sys.stderr)
     for each in merged.conflicts:
         result = each.theirs
         cell = f"{result.suite_label} / {result.setting} / {result.method} / seed {result.seed}"
-        print(f"oodbench: left '{result.path}': {cell} has other content: {each.words}", file=sys.stderr)
+        print(f"oodbench: not merged '{result.path}': {cell} has other content: {each.words}", file=sys.stderr)
         for one in (each.ours, each.theirs):
-            print(f"oodbench:   '{one.path}' is of {_machine(one)}", file=sys.stderr)
+            print(f"oodbench:   '{one.path}' was made on {_machine(one)}", file=sys.stderr)
     print(f"{given.into}: {_summary(merged, given.weights, given.dry_run)}")
     return 0 if merged.is_complete else 1
 

@@ -79,7 +79,7 @@ def results_stay(folder: Path) -> Iterator[None]:
         if any(folder.rglob("*.json")):
             lost.advice = (
                 f"results so far are stored: oodbench table {shlex.quote(str(folder))} shows them, "
-                "and the same command goes on where it stopped"
+                "and the same command resumes"
             )
         raise
 

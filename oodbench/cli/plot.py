@@ -15,16 +15,15 @@ DEFAULT_FORMATS = "png,pdf"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
-    parser.add_argument("--out", metavar="FOLDER", help="where figures go (default: DIR/figures)")
-    described = "; ".join(f"{name}: {what}" for name, what in FIGURES.items())
+    parser.add_argument("--out", metavar="DIR", help="where figures go (default: figures/ in the results folder)")
     parser.add_argument(
-        "--only", default=",".join(FIGURES), metavar="A,B", help=f"of these (default: all). {described}"
+        "--only", default=",".join(FIGURES), metavar="FIGURES", help="some of the figures below (default: all)"
     )
     parser.add_argument(
         "--methods",
         default="",
-        metavar="A,B",
-        help=f"methods as results name them (default: all; where two stand beside each other, {COMPARED})",
+        metavar="METHODS",
+        help=f"as results name them (default: all; {COMPARED} in figures of two)",
     )
     for name in ("suite", "setting"):
         parser.add_argument(
@@ -32,14 +31,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             action="append",
             default=[],
             metavar=name.upper(),
-            help=f"only this {name}, as tables name it; may be repeated (default: all)",
+            help=f"only this {name}, as tables name it; repeatable (default: all)",
         )
     parser.add_argument(
-        "--format", default=DEFAULT_FORMATS, metavar="A,B", help=f"of {', '.join(FORMATS)} (default: {DEFAULT_FORMATS})"
+        "--format",
+        default=DEFAULT_FORMATS,
+        metavar="FORMATS",
+        help=f"some of {', '.join(FORMATS)} (default: {DEFAULT_FORMATS})",
     )
-    widths = ", ".join(f"{name} ({inches:g} inches)" for name, inches in WIDTHS.items())
-    parser.add_argument("--width", default="text", metavar="W", help=f"{widths}, or inches (default: text)")
+    parser.add_argument(
+        "--width", default="text", metavar="WIDTH", help=f"{', '.join(WIDTHS)}, or inches (default: text)"
+    )
     parser.add_argument("--title", action="store_true", help="write suite and setting above each figure")
+    parser.add_argument_group("figures", "\n".join(f"{name}: {what}" for name, what in FIGURES.items()))
+    parser.add_argument_group("widths", ", ".join(f"{name} is {inches:g} inches" for name, inches in WIDTHS.items()))
 
 
 def main(given: argparse.Namespace) -> int:
@@ -49,7 +54,7 @@ def main(given: argparse.Namespace) -> int:
         raise UserError(f"--only names no figure; choose from: {', '.join(FIGURES)}")
     formats = names_in("format", given.format, FORMATS)
     if not formats:
-        raise UserError(f"--format names none; choose from: {', '.join(FORMATS)}")
+        raise UserError(f"--format names no format; choose from: {', '.join(FORMATS)}")
     width = figures.width_in_inches(given.width)
     ledger = read_ledger(folder, given.beside)
     check_known("suite of these results", given.suite, ledger.suites)

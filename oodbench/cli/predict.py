@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oodbench.cli.defaults import help_of
 from oodbench.cli.parser import add_plugins, one_of
 from oodbench.errors import UserError, visible
 from oodbench.files import check_writable, write_atomically
@@ -24,19 +25,17 @@ WIDEST_LABEL = 24  # letters of a class's name in a table
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("detector", type=Path, metavar="DETECTOR", help="a folder that `oodbench fit` has written")
+    parser.add_argument("images", nargs="+", metavar="IMAGES", help="folders, files, or - for a list on standard input")
     parser.add_argument(
-        "images", nargs="+", metavar="IMAGES", help="folders, files, or - for a list of these on standard input"
+        "--format",
+        type=one_of("format", FORMATS),
+        default="table",
+        metavar="FORMAT",
+        help=f"{', '.join(FORMATS)} (default: table)",
     )
-    parser.add_argument(
-        "--format", type=one_of("format", FORMATS), default="table", help="table (default), csv or jsonl"
-    )
-    parser.add_argument("--sheet", type=Path, metavar="OUT.png", help="draw the most and the least OOD images")
-    parser.add_argument(
-        "--model",
-        metavar="FILE.py:FUNCTION",
-        help="the network's code, which runs, where the detector does not know it; the weights are the detector's",
-    )
-    parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda, cuda:1")
+    parser.add_argument("--sheet", type=Path, metavar="FILE.png", help="draw the most and the least OOD images")
+    parser.add_argument("--model", metavar="FILE.py:FUNCTION", help="code to run for a network the detector lacks")
+    parser.add_argument("--device", metavar="DEVICE", help=f"auto, cpu, cuda or cuda:1 {help_of('device')}")
     parser.add_argument("--batch", type=int, metavar="N", help="images that are scored at a time (default: 64)")
     add_plugins(parser)
 
@@ -50,7 +49,7 @@ def main(given: argparse.Namespace) -> int:
     from oodbench.running.given.detector import Detector
     from oodbench.running.given.predicting import BATCH, Extremes, image_paths, predict
 
-    detector = Detector.load(given.detector, given.model, given.device, given.plugin)
+    detector = Detector.load(given.detector, given.model, given.device or "auto", given.plugin or ())
     listed: Iterable[bytes] = getattr(sys.stdin, "buffer", ())
     write = FORMATS[given.format](detector.classes)
     read = flagged = bad = 0

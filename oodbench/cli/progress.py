@@ -4,6 +4,7 @@ All of it goes to standard error, so that standard output holds the table and no
 """
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -27,8 +28,9 @@ SHOWN_NOTES = ("environments", "margin", "weights")  # notes of a result that it
 EVERY = 10.0  # seconds between two lines on one training
 
 
-def reporter() -> "Lines":
-    return Terminal() if _moves() else Lines()
+def reporter(each_result: bool = True) -> "Lines":
+    """Without `each_result`, only cells that failed get a line that stays."""
+    return Terminal(each_result) if _moves() else Lines(each_result)
 
 
 def _moves() -> bool:
@@ -37,16 +39,61 @@ def _moves() -> bool:
 
 
 def downloads(say: Callable[[str], None]) -> Listener:
-    """A moving line on a terminal, and a line for each set that came."""
-    return Listener(_downloaded if _moves() else _nothing, say)
+    """A bar that moves on a terminal while a file comes, and lines for what stays."""
+    if not _moves():
+        return Listener(_nothing, say)
+    bar = DownloadBar()
+
+    def tell(text: str) -> None:
+        bar.clear()
+        say(text)
+
+    return Listener(bar, tell)
 
 
 def _nothing(have: int, whole: int | None) -> None: ...
 
 
-def _downloaded(have: int, whole: int | None) -> None:
-    share = f" of {whole / 1e6:,.0f} MB ({100 * have / whole:.0f} %)" if whole else " MB"
-    print(f"\r  {have / 1e6:,.0f}{share}", end="\n" if have == whole else "", flush=True, file=sys.stderr)
+class DownloadBar:
+    """One line on standard error that is written over, and gone when the file is there.
+
+    rich would hide the cursor until the download has ended, also if the user interrupts it.
+    """
+
+    EVERY = 0.1  # seconds between two pictures
+    BLOCKS = 24
+
+    def __init__(self) -> None:
+        self._start, self._had, self._drawn = 0.0, 0, 0.0
+        self._last = -1
+
+    def __call__(self, have: int, whole: int | None) -> None:
+        now = time.perf_counter()
+        if self._last < 0 or have < self._last:  # another file
+            self._start, self._had, self._drawn = now, have, 0.0
+        self._last = have
+        if have == whole:
+            self.clear()
+        elif now - self._drawn >= self.EVERY:
+            self._drawn = now
+            line = "  " + self.line(have, whole, now - self._start)
+            columns = shutil.get_terminal_size().columns
+            print(f"\r{line[: columns - 1]}\x1b[K", end="", flush=True, file=sys.stderr)
+
+    def line(self, have: int, whole: int | None, seconds: float) -> str:
+        rate = (have - self._had) / seconds if seconds > 0 else 0.0
+        speed = f", {rate / 1e6:,.1f} MB/s" if rate else ""
+        if not whole:
+            return f"{have / 1e6:,.0f} MB{speed}"
+        full = int(self.BLOCKS * have / whole)
+        left = f", {duration((whole - have) / rate)} left" if rate else ""
+        bar = f"[{'#' * full}{'.' * (self.BLOCKS - full)}]"
+        return f"{bar} {100 * have / whole:3.0f} %  {have / 1e6:,.0f} of {whole / 1e6:,.0f} MB{speed}{left}"
+
+    def clear(self) -> None:
+        if self._last >= 0:
+            self._last = -1
+            print("\r\x1b[K", end="", flush=True, file=sys.stderr)
 
 
 def _say(text: str) -> None:
@@ -64,7 +111,8 @@ def duration(seconds: float) -> str:
 class Lines:
     """Progress for a pipe or a log file: plain lines."""
 
-    def __init__(self) -> None:
+    def __init__(self, each_result: bool = True) -> None:
+        self.each_result = each_result
         self.download = downloads(self.note)
         self.cells = self.done = 0
         self._said: dict[str, float] = {}  # when each worker was last heard of
@@ -100,7 +148,8 @@ class Lines:
 
     def result(self, result: "Result") -> None:
         self.done += 1
-        self._line(f"  {outcome(result)}")
+        if self.each_result or result.status != "ok":
+            self._line(f"  {outcome(result)}")
 
     def end(self) -> None: ...
 
@@ -111,8 +160,8 @@ class Lines:
 class Terminal(Lines):
     """Progress for a person: a view that moves, of the whole run and of every worker, below the lines that stay."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, each_result: bool = True) -> None:
+        super().__init__(each_result)
         self._live: Live | None = None
         self._left = float("inf")
         self._doing: dict[str, str] = {}

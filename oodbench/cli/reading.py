@@ -6,15 +6,16 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from oodbench.cli.defaults import help_of
 from oodbench.cli.parser import one_of
 from oodbench.errors import UserError, unknown
 from oodbench.results.folder import COLLECTIONS, read_with
 from oodbench.results.ledger import Ledger
 
 
-def add_results(parser: argparse.ArgumentParser, also: Sequence[str] = (), about: str = "") -> None:
-    """`also`: what else a command may set beside results, and a word about it."""
-    parser.add_argument("folder", metavar="DIR", help="a results folder")
+def add_results(parser: argparse.ArgumentParser, also: Sequence[str] = ()) -> None:
+    """`also`: what else a command may set beside results."""
+    add_folder(parser)
     choices = [*also, *COLLECTIONS]
     parser.add_argument(
         "--with",
@@ -23,20 +24,26 @@ def add_results(parser: argparse.ArgumentParser, also: Sequence[str] = (), about
         default=[],
         type=one_of("choice of --with", choices),
         metavar="NAME",
-        help=f"{about}{', '.join(COLLECTIONS)}: results of that collection too, each apart; may be repeated",
+        help=f"also show {', '.join(choices)}; repeatable",
     )
+
+
+def add_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", nargs="?", metavar="DIR", help=f"a results folder {help_of('results')}")
 
 
 def add_names(parser: argparse.ArgumentParser) -> None:
     """Which of the results: `names_in` and `Ledger.narrowed` read what is given."""
-    parser.add_argument("--methods", default="", metavar="A,B", help="only these, as results name them (default: all)")
+    parser.add_argument(
+        "--methods", default="", metavar="METHODS", help="only these, as results name them (default: all)"
+    )
     for name in ("suite", "setting"):
         parser.add_argument(
             f"--{name}",
             action="append",
             default=[],
             metavar=name.upper(),
-            help=f"only this {name}, as tables name it; may be repeated (default: all)",
+            help=f"only this {name}, as tables name it; repeatable (default: all)",
         )
 
 

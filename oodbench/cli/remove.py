@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from oodbench.cli.confirmation import agreed
 from oodbench.cli.reading import report_problems
 from oodbench.errors import UserError, unknown
 from oodbench.results import folder as folders
@@ -19,14 +20,14 @@ FILTERS: dict[str, Callable[[Result], str]] = {  # option, and what of a result 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="DIR", help="a results folder; collections below it are left alone")
+    parser.add_argument("folder", metavar="DIR", help="a results folder; collections below it stay as they are")
     for name in FILTERS:
         parser.add_argument(
             f"--{name}",
             action="append",
             default=[],
             metavar=name.upper(),
-            help=f"cells of this {name}, as tables and folders name it; may be repeated",
+            help=f"cells of this {name}, as tables name it; repeatable",
         )
     parser.add_argument("--failed", action="store_true", help="only cells that failed")
     parser.add_argument("--yes", action="store_true", help="delete without asking")
@@ -37,7 +38,7 @@ def main(given: argparse.Namespace) -> int:
     folder = Path(given.folder)
     if not given.failed and not any(getattr(given, name) for name in FILTERS):
         options = ", ".join(f"--{name}" for name in FILTERS)
-        raise UserError(f"all of '{folder}' would go; say which cells with {options} or --failed")
+        raise UserError(f"all of '{folder}' would be deleted; say which cells with {options} or --failed")
     results, problems = folders.read_folder(folder)
     report_problems(problems)
     chosen = _chosen(results, given)
@@ -48,7 +49,7 @@ def main(given: argparse.Namespace) -> int:
         failed = f", failed: {result.error}" if result.status != "ok" else ""
         print(f"  {result.path}{failed}")
     count = f"{len(chosen)} cell{'s' * (len(chosen) > 1)}"
-    if not given.yes and not _agreed(count):
+    if not given.yes and not agreed(count):
         print("nothing removed")
         return 1
     sys.stdout.flush()  # nothing goes that has not been shown
@@ -69,13 +70,6 @@ def _check(kind: str, wanted: Iterable[str], known: set[str]) -> None:
     for word in wanted:
         if known and word not in known:
             raise unknown(f"{kind} of these results", word, known)
-
-
-def _agreed(count: str) -> bool:
-    if not sys.stdin.isatty():
-        raise UserError(f"{count} would be deleted, and there is no terminal to ask on; add --yes to delete them")
-    print(f"Delete {count}? [y/N] ", end="", flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _remove(results: list[Result], folder: Path) -> None:

@@ -5,7 +5,8 @@ import sys
 import webbrowser
 from pathlib import Path
 
-from oodbench.cli.parser import one_of
+from oodbench.cli.defaults import help_of
+from oodbench.cli.parser import add_names_of, one_of
 from oodbench.cli.reading import report_problems
 from oodbench.report.page import folders, site
 from oodbench.results.selection import RULES, TRAINING_DOMAIN
@@ -17,25 +18,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folders",
         nargs="*",
-        default=["results"],
         metavar="RESULTS",
-        help="results folders; of several, each is kept apart (default: results)",
+        help=f"one or more results folders {help_of('results')}",
     )
-    parser.add_argument("--out", default="site", metavar="FOLDER", help="where index.html goes (default: site)")
+    parser.add_argument("--out", default="site", metavar="DIR", help="where index.html goes (default: site)")
     parser.add_argument(
         "--single",
         action="store_true",
-        help=f"one file, whatever its size (default: of more than {site.ONE_FILE:,} results data lies beside it)",
+        help=f"write one file even for more than {site.ONE_FILE:,} results",
     )
-    parser.add_argument("--title", metavar="T", help=f"what stands above the page (default: {site.TITLE})")
+    parser.add_argument("--title", metavar="TITLE", help=f"the title of the page (default: {site.TITLE})")
     parser.add_argument(
         "--selection",
         type=one_of("selection", RULES),
-        metavar="S",
-        help=f"what chooses checkpoints where domains are held out: {', '.join(RULES)} (default: {TRAINING_DOMAIN}, "
-        "and in tables of papers what the paper did)",
+        metavar="RULE",
+        help=f"how checkpoints are selected (default: {TRAINING_DOMAIN})",
     )
-    parser.add_argument("--open", action="store_true", help="show the page in the browser")
+    add_names_of(parser, "rules of selection, where domains are held out", RULES)
+    parser.add_argument("--open", action="store_true", help="open the page in the browser")
 
 
 def main(given: argparse.Namespace) -> int:

@@ -22,8 +22,8 @@ class _Counts:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="DIR", help="a results folder; collections below it are left alone")
-    parser.add_argument("--dry-run", action="store_true", help="say what would change, write nothing")
+    parser.add_argument("folder", metavar="DIR", help="a results folder; collections below it stay as they are")
+    parser.add_argument("--dry-run", action="store_true", help="say what would change; write nothing")
 
 
 def main(given: argparse.Namespace) -> int:

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodbench.cli import progress, slurm_jobs
+from oodbench.cli.defaults import help_of
 from oodbench.cli.event_log import Logged
 from oodbench.cli.output import check_open, results_stay, terminal_width
+from oodbench.cli.parser import add_plugins
 from oodbench.cli.progress import duration, outcome, training_name
 from oodbench.cli.reading import report_problems
 from oodbench.config.cards import EVERY
@@ -18,7 +20,7 @@ from oodbench.errors import UserError
 from oodbench.files import write_text
 from oodbench.report import beside, render, tables
 from oodbench.results.folder import read_folder
-from oodbench.results.selection import TRAINING_DOMAIN
+from oodbench.results.selection import RULES, TRAINING_DOMAIN
 from oodbench.running import request as requests
 from oodbench.running.plan import plan
 from oodbench.running.reporting import Reporter
@@ -32,8 +34,31 @@ PART = ("shard", "stage")  # which jobs of one request differ in
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_what(parser.add_argument_group("what to run"))
-    _add_how(parser.add_argument_group("how to run"))
+    _add_what(
+        parser.add_argument_group(
+            "what to run",
+            f"--methods takes methods, pairs trainer+scorer, and the words {', '.join(EVERY)}, which stand for "
+            "whatever fits the suite. A SET is a set of the suite, folder:PATH or a data set. Without --setting, "
+            "--semantic and --covariate, the settings of the suite run.",
+        )
+    )
+    _add_values(
+        parser.add_argument_group(
+            "values",
+            "--set takes hyperparameters of trainers and scorers, and recipe.KEY, id.KEY, splits.KEY and network.KEY; "
+            "several values, as in scone.margin=-1,-2, are a grid. --selection matters where domains are held out: "
+            f"{', '.join(RULES)}. FILE.py:FUNCTION runs that file, and the function returns the network.",
+        )
+    )
+    _add_files(parser.add_argument_group("data and results"))
+    _add_device(parser.add_argument_group("device"))
+    _add_processes(
+        parser.add_argument_group(
+            "processes and machines",
+            "Stage parents trains what other trainings start from; stage rest does everything else with those weights. "
+            "docs/scale.md explains shards, Ray and Slurm.",
+        )
+    )
     parser.set_defaults(**{each.name: None for each in fields(Request)})  # what is not said is the request's to say
 
 
@@ -41,125 +66,90 @@ def _add_what(what: argparse._ArgumentGroup) -> None:
     what.add_argument(
         "--suite",
         action="append",
-        metavar="S",
-        help=f"a suite of `oodbench list suites`, or a YAML file; repeatable (default: {DEFAULT_SUITE})",
+        metavar="SUITE",
+        help=f"a name, or a YAML file; repeatable (default: {DEFAULT_SUITE})",
     )
     what.add_argument(
         "--methods",
-        metavar="A,B,C+D",
-        help=f"methods, trainer+scorer pairs, and {', '.join(EVERY)}, which are those that fit (default: those that "
-        "suite or preset list, and plugins)",
+        metavar="METHODS",
+        help="such as msp,mixup+knn (default: the suite's list, and plugins)",
     )
+    what.add_argument("--preset", metavar="PRESET", help="smoke, cpu or paper, where the suite has it")
+    what.add_argument("--seeds", metavar="SEEDS", help="one run for each, such as 0,1,2 or 0-4 (default: 0)")
     what.add_argument(
         "--setting",
         dest="settings",
         action="append",
         metavar="SETTING",
-        help="a semantic set and what differs from the suite's settings, for example "
-        "unseen-digits,covariate=blur,severity=5; may be repeated; default: the settings of the suite",
+        help="SET, or SET,KEY=VALUE; repeatable (default: the suite's settings)",
     )
+    what.add_argument("--semantic", action="append", metavar="SET", help="only this semantic set; repeatable")
+    what.add_argument("--covariate", action="append", metavar="SET", help="only this covariate set; repeatable")
     what.add_argument(
-        "--semantic", action="append", metavar="NAME|folder:PATH", help="only this semantic set; repeatable"
-    )
-    what.add_argument("--covariate", action="append", metavar="NAME|folder:PATH", help="this covariate set; repeatable")
-    what.add_argument(
-        "--outliers",
-        metavar="NAME|folder:PATH|wild",
-        help="a set of outliers for the methods that learn from one (default: the suite's, or the wild mixture)",
+        "--outliers", metavar="SET", help="auxiliary outliers (default: the suite's, or wild: the mixture)"
     )
     what.add_argument("--sweep", metavar="NAME", help="an ablation of the suite; see `oodbench show SUITE`")
-    what.add_argument("--seeds", metavar="0,1,2|0-4", help="whole numbers, one run each (default: 0)")
-    what.add_argument(
+    add_plugins(what, "plugins")
+    what.add_argument("--request", metavar="FILE.yaml", help="a file that says all of this, for one run or several")
+    what.add_argument("--save-request", metavar="FILE.yaml", help="write this command into such a file; run nothing")
+    what.add_argument("--dry-run", action="store_true", help="print the plan and the estimated time; run nothing")
+
+
+def _add_values(values: argparse._ArgumentGroup) -> None:
+    values.add_argument(
         "--set",
         action="append",
         metavar="NAME.KEY=VALUE",
-        help="a hyperparameter of a trainer or scorer, or recipe.epochs, id.jpeg, splits.labelled and the like; "
-        "may be repeated; several values, scone.margin=-1,-2, are a grid",
+        help="a hyperparameter, or a value of the suite; repeatable",
     )
-    what.add_argument(
-        "--draws",
-        type=int,
-        metavar="N",
-        help="a random search: the suite's values, and N - 1 draws from the distributions that suite and methods state",
-    )
-    what.add_argument(
+    values.add_argument("--draws", type=int, metavar="N", help="a random search: the suite's values and N - 1 draws")
+    values.add_argument(
         "--selection",
         metavar="RULE",
-        help=f"what the table selects by where domains are held out: {TRAINING_DOMAIN} (default), oracle, or "
-        "leave-one-domain-out, for which every two domains are held out too",
+        help=f"how the table selects checkpoints (default: {TRAINING_DOMAIN})",
     )
-    what.add_argument("--preset", metavar="P", help="smoke, cpu or paper, where the suite has it")
-    what.add_argument(
-        "--plugin", dest="plugins", action="append", metavar="FILE.py", help="a file with a method of yours"
+    values.add_argument(
+        "--model", metavar="NETWORK", help="FILE.py:FUNCTION, timm:NAME or one of `oodbench list networks`"
     )
-    what.add_argument(
-        "--model",
-        metavar="FILE.py:FUNCTION|NAME",
-        help="the methods train this network instead of the suite's: what a function of yours returns (its file is "
-        "run), timm:NAME, or one of `oodbench list networks`; options with --set network.KEY=VALUE",
-    )
-    what.add_argument("--request", metavar="FILE.yaml", help="a file that says all this, for one run or several")
-    what.add_argument("--save-request", metavar="FILE.yaml", help="write such a file of this command, run nothing")
+    values.add_argument("--init", metavar="FILE", help="weights of the suite's network, used in place of training erm")
 
 
-def _add_how(how: argparse._ArgumentGroup) -> None:
-    how.add_argument("--init", metavar="FILE", help="weights of the suite's network that stand for those of erm")
-    how.add_argument(
-        "--workers",
-        type=int,
-        metavar="N",
-        help="processes on this machine, each with a device or CPU core of its own (default: 1 on a GPU; on a CPU as "
-        "many as there are cores and trainings, if the run is not a short one)",
+def _add_files(files: argparse._ArgumentGroup) -> None:
+    files.add_argument("--results", metavar="DIR", help=f"where results are stored {help_of('results')}")
+    files.add_argument("--force", action="store_true", help="run again what is done already")
+    files.add_argument("--offline", action="store_true", help="do not download missing data")
+    files.add_argument("--available", action="store_true", help="leave out settings whose data is missing")
+    files.add_argument("--keep-outputs", action="store_true", help="store features and logits in DIR/outputs")
+    files.add_argument("--save-splits", action="store_true", help="store which images play which part")
+    files.add_argument("--log", metavar="FILE.jsonl", help="also write progress into this file, one event a line")
+
+
+def _add_device(device: argparse._ArgumentGroup) -> None:
+    device.add_argument("--device", metavar="DEVICE", help=f"auto, cpu, cuda or cuda:1 {help_of('device')}")
+    device.add_argument(
+        "--precision", metavar="PRECISION", help="fp32, tf32 or bf16, for the network's body (default: the suite's)"
     )
-    how.add_argument("--per-device", type=int, metavar="N", help="workers that share a GPU (default: 1)")
-    how.add_argument("--on", metavar="ENGINE", help="ray, ray:ADDRESS, or slurm:partition=P,time=4:00:00")
-    how.add_argument(
-        "--timeout",
-        type=float,
-        metavar="S",
-        help="seconds for a training, and for scoring a cell; what takes longer has failed (default: no limit)",
+    device.add_argument(
+        "--cpu-threads", type=int, metavar="N", help="CPU threads of a training; part of its key (default: 1)"
     )
-    how.add_argument(
-        "--shard",
-        metavar="I/N",
-        help="do this part of N: trainings with their cells, the same N parts on every machine; see docs/scale.md",
+    device.add_argument("--compile", action="store_true", help="compile the network's body with torch, on a GPU")
+    device.add_argument(
+        "--deterministic", action="store_true", help="use only algorithms that repeat a GPU's numbers exactly"
     )
-    how.add_argument(
-        "--stage",
-        metavar="parents|rest",
-        help="of a shard: train what others start from, or do all else with those weights (default: both)",
+
+
+def _add_processes(processes: argparse._ArgumentGroup) -> None:
+    processes.add_argument(
+        "--workers", type=int, metavar="N", help="processes on this machine (default: 1, or the cores for a long run)"
     )
-    how.add_argument("--device", help="auto (default), cpu, cuda, cuda:1")
-    how.add_argument(
-        "--precision",
-        metavar="P",
-        help="of the network's body: fp32, tf32 or bf16, where the device has it (default: the suite's, or fp32)",
+    processes.add_argument("--per-device", type=int, metavar="N", help="workers that share a GPU (default: 1)")
+    processes.add_argument("--on", metavar="ENGINE", help="ray, ray:ADDRESS or slurm:partition=P,time=4:00:00")
+    processes.add_argument("--shard", metavar="I/N", help="run part I of N, the same N parts on every machine")
+    processes.add_argument("--stage", metavar="STAGE", help="of a shard: parents or rest (default: both)")
+    processes.add_argument(
+        "--timeout", type=float, metavar="SECONDS", help="limit for a training or scoring a cell (default: none)"
     )
-    how.add_argument(
-        "--cpu-threads",
-        type=int,
-        metavar="N",
-        help="threads of a training on a CPU; in its key (default: 1)",
-    )
-    how.add_argument("--compile", action="store_true", help="let torch compile the network's body, on a GPU")
-    how.add_argument("--deterministic", action="store_true", help="only algorithms that repeat a GPU's numbers exactly")
-    how.add_argument(
-        "--keep-outputs",
-        action="store_true",
-        help="keep features and logits in DIR/outputs, for later runs and evaluate --arrays",
-    )
-    how.add_argument("--log", metavar="FILE.jsonl", help="write how the run goes there too, an event a line")
-    how.add_argument("--results", metavar="DIR", help="where results go (default: results)")
-    how.add_argument("--offline", action="store_true", help="do not fetch missing data")
-    how.add_argument("--available", action="store_true", help="leave out settings whose data is missing")
-    how.add_argument("--save-splits", action="store_true", help="write which rows play which part beside the results")
-    how.add_argument("--dry-run", action="store_true", help="print the plan and the time it will take, run nothing")
-    how.add_argument("--force", action="store_true", help="run again what is done already")
-    how.add_argument(
-        "--take-over",
-        action="store_true",
-        help="for a process that hangs: do not wait for what other processes in DIR hold, do it here too, last",
-    )
+    processes.add_argument("--take-over", action="store_true", help="do not wait for cells that another process holds")
 
 
 def _requests(given: argparse.Namespace) -> list[Request]:
@@ -215,7 +205,9 @@ def _carried_out(asked: Request, reporter: Reporter, debug: bool) -> int:
         for line in _unlisted(planned):
             reporter.note(line)
     else:  # other shards may be at work: the table comes when all are through
-        reporter.note(f"{_label(planned)} has ended; how far all are: oodbench status {_quoted(planned)}")
+        reporter.note(
+            f"{_label(planned)} has ended; see the progress of all shards with: oodbench status {_quoted(planned)}"
+        )
     failed = [result for result in new if result.status != "ok"]
     if failed:
         for result in failed if debug else ():

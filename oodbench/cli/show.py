@@ -5,8 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from oodbench.cli import shown_values
+from oodbench.cli.json_output import add_json, print_json
 from oodbench.cli.parser import add_plugins
-from oodbench.cli.show_result import show_result
+from oodbench.cli.show_result import read_result, show_result
 from oodbench.config import networks
 from oodbench.config import suite as suites
 from oodbench.config.cards import Card, catalogue
@@ -22,26 +24,31 @@ SHOWN_FOR = 3, 10  # channels and classes that the parameters of a user's networ
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", help="a name of `oodbench list`, FILE.py:FUNCTION, or the file of a result")
+    parser.add_argument("name", metavar="NAME", help="a name of `oodbench list`, FILE.py:FUNCTION or a result's file")
     add_plugins(parser)
+    add_json(parser)
 
 
 def main(given: argparse.Namespace) -> int:
     if Path(given.name).suffix == ".json":
-        show_result(Path(given.name))
+        result = read_result(Path(given.name))
+        print_json(shown_values.of_result(result, Path(given.name))) if given.json else show_result(result)
         return 0
-    registry = Registry(given.plugin)
+    registry = Registry(given.plugin or ())
     files = suites.suite_files()
     pieces = {**catalogue("datasets"), **catalogue("networks")}
     name = given.name
     if name in files or Path(name).suffix in (".yaml", ".yml"):
-        _show_suite(suites.load(name))
+        suite = suites.load(name)
+        print_json(shown_values.of_suite(suite)) if given.json else _show_suite(suite)
     elif name in pieces:
-        _show_card(pieces[name])
+        kind = "data set" if name in catalogue("datasets") else "network"
+        print_json(shown_values.of_card(pieces[name], kind)) if given.json else _show_card(pieces[name])
     elif networks.is_own(name):
-        _show_own_network(name)
+        _show_own_network(name, given.json)
     elif "+" in name or name.replace("_", "-") in {**registry.cards, **registry.broken}:
-        _show_method(registry.method(name))
+        method = registry.method(name)
+        print_json(shown_values.of_method(method)) if given.json else _show_method(method)
     else:
         raise unknown("name", name, [*registry.cards, *files, *pieces, *networks.installed()[0]])
     return 0
@@ -57,12 +64,16 @@ def _show_card(card: Card) -> None:
     print(f"file: {card.path}")
 
 
-def _show_own_network(name: str) -> None:
+def _show_own_network(name: str, as_json: bool) -> None:
     card = networks.card(name)
     from oodbench.running.own_networks import count
 
+    parameters = count(name, *SHOWN_FOR)
+    if as_json:
+        print_json({**shown_values.of_card(card, "network"), "parameters": parameters})
+        return
     _show_card(card)
-    print(f"parameters: {count(name, *SHOWN_FOR):,}, for {SHOWN_FOR[0]} channels and {SHOWN_FOR[1]} classes")
+    print(f"parameters: {parameters:,}, for {SHOWN_FOR[0]} channels and {SHOWN_FOR[1]} classes")
 
 
 def _show_parameters(card: Card) -> None:
@@ -111,8 +122,8 @@ def _show_suite(suite: suites.Suite) -> None:
         print(f"covariate: {', '.join(contents.covariate)}")
     if contents.corruptions is not None:
         steps = severities(contents.corruptions)
-        told = f"severities {steps[0]}-{steps[-1]}" if len(steps) > 1 else "one severity"
-        print(f"covariate: {', '.join(corruption_kinds(contents.corruptions))} ({told})")
+        steps_shown = f"severities {steps[0]}-{steps[-1]}" if len(steps) > 1 else "one severity"
+        print(f"covariate: {', '.join(corruption_kinds(contents.corruptions))} ({steps_shown})")
     if contents.search:
         print(f"--draws:  {', '.join(f'{name} from {text}' for name, text in contents.search.items())}")
     for name, sweep in contents.sweeps.items():

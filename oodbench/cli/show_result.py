@@ -12,11 +12,14 @@ from oodbench.running.repeat import command
 FEW = 10  # so many outputs of a network are listed
 
 
-def show_result(path: Path) -> None:
+def read_result(path: Path) -> Result:
     try:
-        result = read(path)
+        return read(path)
     except Unreadable as reason:
         raise UserError(f"'{path}' is no result to show: {reason}") from None
+
+
+def show_result(result: Result) -> None:
     draw = f" / draw {result.draw}" if result.draw else ""
     print(f"{result.suite_label} / {result.setting} / {result.method} / seed {result.seed}{draw}: {result.status}")
     _show_outcome(result)

@@ -1,31 +1,30 @@
 """`oodbench status`: what is done in a results folder, what failed, and what runs, in all processes that share it."""
 
 import argparse
-import json
 import shlex
 from dataclasses import asdict
 from pathlib import Path
 
+from oodbench.cli.json_output import add_json, print_json
 from oodbench.cli.progress import duration
-from oodbench.cli.reading import report_problems
+from oodbench.cli.reading import add_folder, report_problems
 from oodbench.running import status
 from oodbench.running.status import Status, Unfinished
 from oodbench.running.time_left import TimeLeft
 
-SCHEMA = 1  # of what --json prints
 LISTED = 20  # cells that are left; a plan may have thousands
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="DIR", help="a results folder; collections below it are not counted")
-    parser.add_argument("--json", action="store_true", help="the same for programs")
+    add_folder(parser)
+    add_json(parser)
 
 
 def main(given: argparse.Namespace) -> int:
     state = status.of_folder(Path(given.folder))
     report_problems(state.problems)
     if given.json:
-        print(json.dumps(_as_values(state), indent=1))
+        print_json(_as_values(state))
         return 0
     counts = f"{state.done} done, {len(state.failed)} failed, {len(state.left)} left"
     counts += f", {len(state.problems)} unreadable" if state.problems else ""
@@ -38,9 +37,9 @@ def main(given: argparse.Namespace) -> int:
         print(f"  {result.suite_label} / {result.setting} / {result.method} / seed {result.seed}: {result.error}")
         print(f"    oodbench show {shlex.quote(str(result.path))}")
     _print_trainings("running", state.running)
-    _print_trainings("interrupted; the same command goes on from the checkpoint", state.interrupted)
+    _print_trainings("interrupted; the same command resumes from the checkpoint", state.interrupted)
     if state.left:
-        print("left, of what runs were asked for; the same command goes on")
+        print("left of what runs were asked for; the same command resumes")
     for cell in state.left[:LISTED]:
         print(f"  {cell}")
     if len(state.left) > LISTED:
@@ -79,7 +78,6 @@ def _time_left(left: TimeLeft) -> str:
 def _as_values(state: Status) -> dict[str, object]:
     """Described in docs/results.md."""
     return {
-        "schema": SCHEMA,
         "done": state.done,
         "failed": [
             {

@@ -11,14 +11,16 @@ from oodbench.results.folder import read_folder
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", help="a results folder")
     parser.add_argument(
-        "--methods", required=True, metavar="A,B", help="whose results, as tables label them: mine,mine,k=5"
+        "--methods", required=True, metavar="METHODS", help="whose results, as tables label them: mine,mine,k=5"
     )
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.zip", help="the archive to write")
-    parser.add_argument("--name", help="of the submission, as its folder will be called (default: that of FILE.zip)")
-    parser.add_argument("--note", default="", metavar="TEXT", help="a line about it: who, a paper, an address")
+    parser.add_argument("--name", metavar="NAME", help="of the submission and its folder (default: that of FILE.zip)")
+    parser.add_argument(
+        "--note", default="", metavar="TEXT", help="a line about the submission: authors, a paper, an address"
+    )
     for word, kind in (("suite", str), ("setting", str), ("seed", int)):
-        about = f"only this {word}; may be repeated"
-        metavar = "N" if kind is int else "NAME"
+        about = f"only this {word}; repeatable"
+        metavar = word.upper()
         parser.add_argument(f"--{word}", action="append", default=[], type=kind, metavar=metavar, help=about)
     add_plugins(parser)
 
@@ -29,7 +31,7 @@ def main(given: argparse.Namespace) -> int:
     folder = Path(given.folder)
     methods = names_in("method in these results", given.methods, {each.method for each in read_folder(folder)[0]})
     found = submit(
-        folder, methods, given.out, given.name, given.note, given.plugin, given.suite, given.setting, given.seed
+        folder, methods, given.out, given.name, given.note, given.plugin or (), given.suite, given.setting, given.seed
     )
     for claim in found.submission.claims:
         label = claim.suite if claim.preset is None else f"{claim.suite}-{claim.preset}"

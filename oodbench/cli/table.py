@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Literal
 
 from oodbench.cli.output import terminal_width
-from oodbench.cli.parser import one_of
+from oodbench.cli.parser import add_names_of, one_of
 from oodbench.cli.reading import add_names, add_results, read_ledger, split_names
 from oodbench.errors import UserError, shortened
 from oodbench.files import write_text
 from oodbench.report import layouts, render, tables
-from oodbench.report.reported import layout_names, source_names
 from oodbench.report.sentences import AVERAGE
 from oodbench.results.metrics import METRICS
 from oodbench.results.selection import RULES, TRAINING_DOMAIN
@@ -20,55 +19,40 @@ from oodbench.running import request as requests
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_results(parser, [tables.REPORTED], f"{tables.REPORTED}: what the paper reports, and the difference; ")
+    add_results(parser, [tables.REPORTED])
     add_names(parser)
     parser.add_argument(
-        "--seeds",
-        default="all",
-        metavar="all|N|0,2|0-4",
-        help="how many seeds to average, the lowest; or, with a comma or a range, which (default: all)",
+        "--seeds", default="all", metavar="SEEDS", help="the first N, or 0,2 or 0-4: which to average (default: all)"
     )
     parser.add_argument(
         "--columns",
         "--metrics",
         dest="metrics",
-        metavar="A,B",
-        help="metrics, in this order, of: " + ", ".join(METRICS) + f" (default: {','.join(tables.DEFAULT_METRICS)})",
+        metavar="METRICS",
+        help=f"in this order (default: {','.join(tables.DEFAULT_METRICS)})",
     )
-    parser.add_argument(
-        "--average",
-        action="store_true",
-        help="means over the settings of a table, and over groups of them, in place of a column for each",
-    )
-    parser.add_argument(
-        "--sort",
-        metavar="METRIC",
-        help="all rows by this metric, shown or not, best first over all settings, without groups; for example auroc",
-    )
+    parser.add_argument("--average", action="store_true", help="show means over settings instead of each setting")
+    parser.add_argument("--sort", metavar="METRIC", help="sort all rows by this metric, best first, without groups")
     parser.add_argument(
         "--format",
         type=one_of("format", render.FORMATS),
-        metavar="F",
-        help=", ".join(render.FORMATS) + " (default: text that fits where a terminal shows it, otherwise markdown)",
+        metavar="FORMAT",
+        help=f"{', '.join(render.FORMATS)} (default: by output)",
     )
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        help=f"write into this file, in the format that its name ends in: {', '.join(render.ENDINGS)}",
-    )
-    parser.add_argument(
-        "--layout",
-        metavar="L",
-        help=f"a table of a paper: {', '.join(layout_names())}; the tables of a source that DIR has results for: "
-        f"{', '.join(source_names())}; {layouts.AUTO}: those of the SCONE paper, and ours for other suites (default: a "
-        "layout of our own for every suite)",
-    )
+    parser.add_argument("--out", metavar="FILE", help=f"write a file that ends in {', '.join(render.ENDINGS)}")
+    parser.add_argument("--layout", metavar="LAYOUT", help="show as a table of a paper (default: our own layout)")
     parser.add_argument(
         "--selection",
         type=one_of("selection", RULES),
-        metavar="S",
-        help=f"what chooses checkpoints where domains are held out: {', '.join(RULES)} (default: {TRAINING_DOMAIN})",
+        metavar="RULE",
+        help=f"how checkpoints are selected (default: {TRAINING_DOMAIN})",
     )
+    add_names_of(parser, "metrics", METRICS)
+    parser.add_argument_group(
+        "layouts",
+        f"{', '.join(layouts.names()[:-1])}; {layouts.AUTO} shows those of the SCONE paper that DIR has results for",
+    )
+    add_names_of(parser, "rules of selection, where domains are held out", RULES)
 
 
 def main(given: argparse.Namespace) -> int:

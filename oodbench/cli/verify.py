@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", help="an archive of `oodbench submit`, or the folder of a submission")
-    parser.add_argument("--json", action="store_true", help="print one JSON object for other programs")
-    parser.add_argument("--into", metavar="DIR", help="if all of it holds, unpack it there, as results/community/NAME")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--into", metavar="DIR", help="unpack it there if all of it holds, as in results/community")
 
 
 def main(given: argparse.Namespace) -> int:

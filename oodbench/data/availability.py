@@ -96,7 +96,10 @@ def warnings(suite: Suite, settings: Iterable[Setting]) -> Iterator[str]:
     id_source = suite.contents.id
     if id_source.embed is not None and not is_embedded(suite):
         count, name = len(dataset(id_source.dataset).labels()), id_source.dataset
-        yield f"the {count:,} images of '{name}' pass through {id_source.embed} when first used, which takes minutes"
+        yield (
+            f"the {count:,} images of '{name}' run through {id_source.embed} when they are first used, which takes "
+            "minutes"
+        )
     for semantic in dict.fromkeys(setting.semantic for setting in settings):
         if semantic not in suite.contents.semantic:
             continue

@@ -59,7 +59,7 @@ def _in_order(id_classes: tuple[str, ...], found: list[list[int]]) -> str:
 
 def _too_many(id_classes: tuple[str, ...], count: int, why: str) -> UserError:
     return UserError(
-        f"the network tells {count:,} classes apart, the ID images {len(id_classes):,}, {why}; "
+        f"the network has {count:,} classes, the ID images {len(id_classes):,}, {why}; "
         "give --classes FILE, a line for each output of the network in its order"
     )
 

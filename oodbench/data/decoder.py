@@ -149,7 +149,7 @@ class _described:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception):  # damaged files raise nearly anything
             raise UserError(
-                f"'{self.path}' is no image that can be read ({_reason(error)}); mend or remove it"
+                f"'{self.path}' is not an image that can be read ({_reason(error)}); fix or remove it"
             ) from None
 
 

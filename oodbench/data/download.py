@@ -30,6 +30,9 @@ class Url:
     def describe(self) -> str:
         return self.address
 
+    def by_hand(self) -> list[str]:
+        return [self.address]
+
     def fetch(self, folder: Path, listener: Listener) -> Delivery:
         partial = self._partial()
         try:
@@ -105,11 +108,14 @@ class Url:
 
     def forget(self) -> None:
         """Delete what `fetch` left, so that a whole download is not lost if it cannot be decoded or stored."""
-        left = self._partial(), self._refused()
-        if any(path.exists() for path in left):
-            with claim(left[0].with_suffix(".lock"), wait=True):
-                for path in left:
+        if self.left():
+            with claim(self._partial().with_suffix(".lock"), wait=True):
+                for path in self.left():
                     path.unlink(missing_ok=True)
+
+    def left(self) -> list[Path]:
+        """What a download that did not end well has left."""
+        return [path for path in (self._partial(), self._refused()) if path.exists()]
 
     def _name(self) -> str:
         return Path(urllib.parse.urlsplit(self.address).path).name

@@ -45,7 +45,7 @@ class Folder(PictureSet):
     def read_list(self, path: Path) -> Listing:
         return read_list(path)
 
-    def deviation(self) -> str:
+    def deviation_of(self, index: Index) -> str:
         return ""
 
     @cached_property

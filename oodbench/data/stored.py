@@ -42,6 +42,13 @@ def existing(path: Path, name: str) -> Path:
     return path
 
 
+def unofficial(path: Path, name: str, deviation: str) -> UserError:
+    return UserError(
+        f"'{path}' is not the official content of '{name}' ({deviation}); nothing is stored. Get the official files, "
+        "or add --force to use these"
+    )
+
+
 class Obtained(ABC):
     """What `oodbench data` asks of anything that lies in the data folder."""
 
@@ -61,8 +68,16 @@ class Obtained(ABC):
         """What was got or added, in a few words."""
 
     @abstractmethod
-    def take(self, path: Path, work: Path, source: str) -> Callable[[], store.Entry]:
-        """Read and check an archive or folder, `work` being free for what is unpacked; what then stores it."""
+    def take(self, path: Path, work: Path, source: str, official_only: bool = False) -> Callable[[], store.Entry]:
+        """Read and check an archive or folder, `work` being free for what is unpacked; what then stores it.
+
+        `official_only`: refuse what could be used and is not the official content, as far as that is known.
+        """
+
+    def stored_paths(self) -> list[Path]:
+        """The files and folders that oodbench keeps of it, whether or not they are whole."""
+        left = [path for source in self.sources if isinstance(source, Url) for path in source.left()]
+        return [path for path in (store.data_folder() / self.name, *left) if path.exists()]
 
     def get(self, listener: Listener = SILENT, expected: str | None = None) -> store.Entry:
         """Fetch from the first source that can be had, decode, check and store; `expected`: the sha256 of the file."""
@@ -89,8 +104,10 @@ class Obtained(ABC):
                 if isinstance(source, Url):
                     source.forget()
                 return entry
-        tried = "; ".join(reasons) or "it has no address to fetch it from"
-        raise UserError(f"cannot get '{self.name}' ({tried}); add what you have: oodbench data add {self.name} PATH")
+        tried = "; ".join(reasons) or "oodbench knows no address of it"
+        by_hand = [each for source in self.sources for each in source.by_hand()]
+        advice = f"fetch by hand {' or '.join(by_hand)}, then" if by_hand else "add what you have"
+        raise UserError(f"cannot get '{self.name}' ({tried}); {advice}: oodbench data add {self.name} PATH")
 
     def _sources(self, expected: str | None) -> Sequence[Source]:
         if expected is None:
@@ -102,7 +119,7 @@ class Obtained(ABC):
             )
         return demanding
 
-    def add(self, path: Path, expected: str | None = None) -> store.Entry:
+    def add(self, path: Path, expected: str | None = None, official_only: bool = False) -> store.Entry:
         """Take what the user has: an archive or a folder in any known layout; `expected`: the sha256 of an archive."""
         existing(path, self.name)
         source = f"added from {path.name}"
@@ -118,7 +135,7 @@ class Obtained(ABC):
                 )
             source += f" (sha256 {actual}, as demanded)"
         with store.working_folder() as work:
-            return self.take(path, work / "unpacked", source)()
+            return self.take(path, work / "unpacked", source, official_only)()
 
 
 class Fetched(Obtained, Dataset):
@@ -173,7 +190,7 @@ class Stored(Fetched):
             word = "present"
         else:
             word = "verified" if entry.fingerprint == self.official else "differs"
-        return word, f"{entry.rows:,} images, {entry.fingerprint}, from {entry.source}, in {folder}"
+        return word, f"{entry.rows:,} images, {entry.fingerprint}, {entry.provenance}, in {folder}"
 
     def summary(self, entry: store.Entry) -> str:
         verdict = ""
@@ -181,14 +198,12 @@ class Stored(Fetched):
             verdict = ", verified" if entry.fingerprint == self.official else ": NOT the official content"
         return f"{entry.rows:,} images, {entry.fingerprint}{verdict}"
 
-    def take(self, path: Path, work: Path, source: str) -> Callable[[], store.Entry]:
+    def take(self, path: Path, work: Path, source: str, official_only: bool = False) -> Callable[[], store.Entry]:
         decoded = self.decode(path, work)
-        if self.official is not None and store.fingerprint(decoded) != self.official and self.state()[0] == "verified":
-            place = store.data_folder() / self.name
-            raise UserError(
-                f"'{path}' is not the official content of '{self.name}', and what '{place}' holds is; "
-                f"to use it all the same, delete that folder first"
-            )
+        if official_only and self.official is not None:
+            actual = store.fingerprint(decoded)
+            if actual != self.official:
+                raise unofficial(path, self.name, f"its fingerprint is {actual}, the official one {self.official}")
         return partial(self._save, decoded, source)
 
     def _save(self, decoded: Decoded, source: str) -> store.Entry:

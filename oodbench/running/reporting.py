@@ -1,6 +1,7 @@
 """Who hears how a run goes, and what of it is told in words. Imports no torch."""
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from oodbench.data import availability
@@ -43,6 +44,16 @@ class Silent:
     def scoring(self, what: str, share: float) -> None: ...
     def result(self, result: Result) -> None: ...
     def end(self) -> None: ...
+
+
+def left_out_line(reasons: Mapping[str, str]) -> str:
+    """What is left out and why in one line, however many: names that share a reason stand together."""
+    if len(reasons) == 1:
+        return "left out: " + " ".join(*reasons.items())
+    together: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        together.setdefault(reason, []).append(name)
+    return "left out: " + "; ".join(f"{', '.join(names)} ({reason})" for reason, names in together.items())
 
 
 def training_name(training: "Training") -> str:

@@ -11,7 +11,7 @@ from oodbench.errors import UserError
 from oodbench.results.rescore import NotRescored, is_current, rescore
 from oodbench.results.result import OUTPUTS, Result, read
 from oodbench.running.plan import Plan, plan
-from oodbench.running.reporting import Reporter, training_name
+from oodbench.running.reporting import Reporter, left_out_line, training_name
 from oodbench.running.request import SLURM, Request
 from oodbench.running.shards import REST, parents_of
 from oodbench.running.tasks import tasks_of
@@ -45,8 +45,8 @@ def remarks(planned: Plan) -> Iterator[str]:
     """What a user should know of a plan before it runs."""
     for warning in availability.warnings(planned.suite, dict.fromkeys(cell.setting for cell in planned.cells)):
         yield f"note: {warning}"
-    for name, reason in planned.left_out.items():
-        yield f"left out: {name} {reason}"
+    if planned.left_out:
+        yield left_out_line(planned.left_out)
     if planned.request.stage == REST:
         parents = parents_of(planned.cells)
         for task in tasks_of(planned, {}):

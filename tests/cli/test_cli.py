@@ -16,7 +16,7 @@ from command_line import assert_done, assert_refused, complaints, oodbench, proc
 
 from oodbench import __version__, read_results, run, table
 from oodbench.cli import EXAMPLES
-from oodbench.config.cards import NEEDS
+from oodbench.config.cards import NEEDS, READS
 from oodbench.config.registry import Registry
 from oodbench.config.suite import load, suite_files
 from oodbench.results.metrics import METRICS
@@ -50,10 +50,10 @@ def test_help_names_every_command_and_ends_in_commands_to_paste():
     out = assert_done(oodbench("--help"))
     verbs = (
         "run evaluate fit predict table compare list show check plot report status merge remove rescore submit verify "
-        "data"
+        "check-method data"
     )
-    assert re.findall(r"^    (\w+) ", out, re.MULTILINE) == verbs.split()
-    assert out.endswith(EXAMPLES)
+    assert re.findall(r"^    ([\w-]+) ", out, re.MULTILINE) == verbs.split()
+    assert out.endswith("".join(f"  {example}\n" for example in EXAMPLES))
     assert assert_done(oodbench()) == out
 
 
@@ -81,24 +81,59 @@ def test_version_is_that_of_the_package():
 def test_list_gives_one_line_each_from_the_docstrings():
     cards = Registry().cards
     *lines, words = assert_done(oodbench("list", "methods")).splitlines()
-    rows = dict(line.split(maxsplit=1) for line in lines)
-    plain = {name: row.partition(" (reads ")[0] for name, row in rows.items()}
-    assert plain == {name: f"{card.kind.lower():8}{card.summary}" for name, card in cards.items()}
-    assert rows["msp"] == "scorer  Maximum softmax probability, negated. (reads logits)"
-    assert "(reads " not in rows["erm"] and rows["vim"].endswith(" (reads features and head)")
+    rows = dict(line.split(maxsplit=1) for line in lines if line.startswith("  "))
+    assert rows == {name: card.summary for name, card in cards.items()}
+    groups = {name: heading for heading, name in grouped(lines)}
+    assert groups == {
+        name: f"scorers that read {card.reads}:" if card.kind == "Scorer" else "trainers:"
+        for name, card in cards.items()
+    }
+    assert list(dict.fromkeys(groups.values())) == [*(f"scorers that read {each}:" for each in READS), "trainers:"]
     assert words == (
-        "--methods also knows all, all-scorers, all-trainers: every method, scorer or trainer that fits the suite"
+        "--methods also takes all, all-scorers, all-trainers: every method, scorer or trainer that fits the suite."
     )
     for kind, name in (("suites", "digits-c"), ("datasets", "photo-patches"), ("networks", "small-cnn")):
         lines = assert_done(oodbench("list", kind)).splitlines()
         assert any(re.match(rf"{name}  +\S.*\.$", line) for line in lines)
 
 
+def grouped(lines):
+    """Each name with the heading above it."""
+    heading = ""
+    for line in lines:
+        if line.endswith(":") and not line.startswith(" "):
+            heading = line
+        elif line.startswith("  "):
+            yield heading, line.split()[0]
+
+
+@pytest.mark.parametrize("width", [60, 200])
+def test_a_list_fits_the_terminal_and_folds_summaries_below_themselves(width):
+    status, shown = terminal("list", "methods", COLUMNS=str(width))
+    lines = shown.replace("\r", "").splitlines()
+    assert status == 0 and max(map(len, lines)) <= width
+    folded = [line for line in lines if re.match(r" {18}\S", line)]
+    assert bool(folded) == (width == 60)
+    entries = " ".join(shown.split())
+    assert all(f"{name} {card.summary}" in entries for name, card in Registry().cards.items())
+
+
+def test_a_list_for_programs_names_everything_and_what_reads_what():
+    values = json.loads(oodbench("list", "--json").out)
+    assert [*values] == ["schema", "methods", "suites", "datasets", "networks"] and values["schema"] == 1
+    methods = {each["name"]: each for each in values["methods"]}
+    assert {*methods} == {*Registry().cards}
+    assert (methods["msp"]["kind"], methods["msp"]["reads"]) == ("scorer", "logits")
+    assert (methods["erm"]["kind"], methods["erm"]["reads"]) == ("trainer", None)
+    assert {each["name"] for each in values["suites"]} == {*suite_files()}
+    assert [*json.loads(oodbench("list", "networks", "--json").out)] == ["schema", "networks"]
+
+
 def test_list_alone_lists_everything_under_headings():
     out = assert_done(oodbench("list"))
     assert re.findall(r"^(\w+):$", out, re.MULTILINE) == ["methods", "suites", "datasets", "networks"]
     for kind in ("methods", "suites", "datasets", "networks"):
-        assert all(f"  {line}\n" in out for line in assert_done(oodbench("list", kind)).splitlines())
+        assert all(f"  {line}\n" in out for line in assert_done(oodbench("list", kind)).splitlines() if line)
 
 
 def test_show_describes_a_method_its_paper_hyperparameters_and_needs():
@@ -252,12 +287,12 @@ WRONG = [
     ([*SUITE, "--init", "nowhere.pt"], "cannot read 'nowhere.pt': No such file or directory"),
     (["list", "metods"], "unknown list 'metods'; did you mean 'methods'?"),
     (["list", "zzz"], "unknown list 'zzz'; known: datasets, methods, networks, suites"),
-    (["show"], "the following arguments are required: name; see 'oodbench show --help'"),
+    (["show"], "the following arguments are required: NAME; see 'oodbench show --help'"),
     (["show", "digitsc"], "unknown name 'digitsc'; did you mean 'digits-c' or 'digits' or 'street-digits'?"),
     (["show", ""], "unknown name ''; known: "),
     (["show", "+"], "'+' is not a method; a pair is written trainer+scorer"),
     (["show", "nowhere.yaml"], "cannot read 'nowhere.yaml': No such file or directory"),
-    (["table"], "the following arguments are required: DIR; see 'oodbench table --help'"),
+    (["table"], "there is no results folder 'results'; make one with: oodbench run "),
     (["table", "nowhere"], "there is no results folder 'nowhere'; make one with: oodbench run "),
     (["table", "{}", "--format", "latx"], "unknown format 'latx'; did you mean 'latex'?"),
     (["table", "{}", "--format", ""], "unknown format ''; known: csv, html, json, latex, markdown"),
@@ -378,7 +413,7 @@ def test_all_leaves_out_what_the_suite_has_no_data_for_and_says_why(tmp_path):
     lacking = [spec.name for spec in registry.every("all") if (spec.needs & {*NEEDS["Trainer"]}) - provided]
     out = assert_done(oodbench(*SMOKE, "--methods", "all", "--dry-run", "--results", tmp_path / "none"))
     reason = "needs environments data, which the suite 'digits-c' does not have"
-    assert re.findall("^left out: (.*)$", out, re.MULTILINE) == [f"{name} {reason}" for name in lacking]
+    assert re.findall("^left out: (.*)$", out, re.MULTILINE) == [f"{', '.join(lacking)} ({reason})"]
     planned = set(re.findall(r"to run  unseen-digits / (\S+) / seed 0", out))
     assert planned == set(registry.cards) - set(lacking) and {"sagnet", "rsc", "scone", "knn"} <= planned
 

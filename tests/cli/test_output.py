@@ -158,7 +158,7 @@ def test_a_run_whose_output_is_lost_fails_no_cell_and_says_what_is_stored(tmp_pa
     more = ("--plugin", plugin, "--setting", "unseen-digits")
     command = ("run", "--suite", "digits-c", "--preset", "smoke", "--methods", methods, "--results", results, *more)
     after = printed("utf-8", *command, last=b"AUROC")
-    shows = f"results so far are stored: oodbench table {results} shows them, and the same command goes on"
+    shows = f"results so far are stored: oodbench table {results} shows them, and the same command resumes"
     assert_refused(after, FULL + shows)
     assert [result.status for result in read_folder(results)[0]] == ["ok"]
     assert "nothing to do" in assert_done(smoke(results, methods, *more))

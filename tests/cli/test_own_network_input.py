@@ -123,7 +123,7 @@ def test_another_number_of_classes_is_told():
     refused([*without(EVALUATE, "--model"), *network], "'mine.pt' has 8 classes, and the network has 5; build it for 8")
     refused(
         [*without(EVALUATE, "--model", "--weights"), *network],
-        "the network tells 5 classes apart, the ID images 8", "give --classes FILE",
+        "the network has 5 classes, the ID images 8", "give --classes FILE",
     )  # fmt: skip
 
 
@@ -209,7 +209,7 @@ def test_a_folder_without_classes_is_told():
 def test_a_bad_image_among_id_images_is_named():
     path = sorted(Path("id/digit2").iterdir())[0]
     path.write_bytes(b"no image")
-    refused(EVALUATE, f"{path}' is no image that can be read (unknown format); mend or remove it")
+    refused(EVALUATE, f"{path}' is not an image that can be read (unknown format); fix or remove it")
 
 
 def test_grey_arrays_for_a_color_network_are_told():
@@ -407,3 +407,11 @@ def test_a_wrong_normalization_is_doubted_and_a_right_one_is_not():
     assert notes(oodbench(*EVALUATE, "--mean", "0.5", "--std", "0.01")) == []
     (note,) = notes(oodbench(*EVALUATE))
     assert f"% of {CLASSES} classes on ID: is the class order or the normalization right? see --classes, --mean" in note
+
+
+def test_evaluate_prints_the_table_on_standard_output_and_a_line_for_each_result_only_if_asked():
+    out, err = oodbench(*EVALUATE)[1:]
+    assert "MSP" in out and "Next: " not in out and "AUROC" in out
+    assert "Next: oodbench table " in err and "/ msp / seed 0: " not in err
+    verbose = oodbench(*EVALUATE, "--verbose", "--force")
+    assert verbose.out == out and "unseen / msp / seed 0: " in verbose.err

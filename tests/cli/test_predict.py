@@ -143,7 +143,7 @@ def test_bad_images_are_named_and_the_rest_goes_on(place, images):
     bad = {row["image"]: row["error"] for row in rows if row["error"]}
     assert list(bad) == ["images/a/01.png", "images/a/02.png", "missing.png"]
     assert bad["images/a/01.png"] == (
-        "'images/a/01.png' is no image that can be read (unknown format); mend or remove it"
+        "'images/a/01.png' is not an image that can be read (unknown format); fix or remove it"
     )
     assert "No such file or directory" in bad["missing.png"]
     assert all(row["score"] == "" and row["verdict"] == "" for row in rows if row["error"])
@@ -159,7 +159,7 @@ def test_bad_images_are_rows_of_jsonl_and_no_lines_of_a_table(place):
     rows = [json.loads(line) for line in oodbench("predict", "det", "images", "--format", "jsonl").out.splitlines()]
     assert [row for row in rows if "error" in row][0].keys() == {"image", "error"} and len(rows) == 21
     outcome = oodbench("predict", "det", "images")
-    assert len(outcome.out.splitlines()) == 21 and outcome.err.startswith("oodbench: 'images/a/01.png' is no image")
+    assert len(outcome.out.splitlines()) == 21 and outcome.err.startswith("oodbench: 'images/a/01.png' is not an image")
 
 
 def test_a_folder_without_images_is_named_like_a_bad_image(place):
@@ -239,7 +239,7 @@ def test_numbers_stand_for_classes_without_names(place, detector):
 
 def test_the_help_says_what_it_takes():
     outcome = oodbench("predict", "--help")
-    assert outcome.status == 0 and "DETECTOR" in outcome.out and "which runs" in outcome.out
+    assert outcome.status == 0 and "DETECTOR" in outcome.out and "code to run" in outcome.out
 
 
 def test_what_is_not_a_number_has_no_score_in_json(place, detector, monkeypatch):

@@ -82,7 +82,7 @@ def test_nobody_to_ask_is_a_refusal(folder, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     before = files(folder)
     outcome = oodbench("remove", folder, "--method", "msp")
-    assert_refused(outcome, "3 cells would be deleted, and there is no terminal to ask on; add --yes to delete them")
+    assert_refused(outcome, "3 cells would be deleted, and there is no terminal to ask on; add --yes to delete")
     assert outcome.out.count("/msp/seed") == 3 and files(folder) == before
 
 
@@ -96,8 +96,8 @@ def test_an_end_of_input_is_no_agreement(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], "would go; say which cells with --method, --suite, --setting, --seed or --failed"),
-        (["--yes"], "would go; say which cells with"),
+        ([], "would be deleted; say which cells with --method, --suite, --setting, --seed or --failed"),
+        (["--yes"], "would be deleted; say which cells with"),
         (["--method", "scoen"], "unknown method of these results 'scoen'; did you mean 'scone'?"),
         (["--suite", "digits"], "unknown suite of these results 'digits'; did you mean 'digits-c'?"),
         (["--seed", "7"], "unknown seed of these results '7'; known: 0, 1, 2"),

@@ -43,7 +43,7 @@ def test_a_picture_that_is_no_file_is_told_of(name, tmp_path):
         os.mkfifo(folder / name)
     else:
         (folder / name).symlink_to("/dev/zero")
-    message = f"'{folder / name}' is no image that can be read (Not a regular file)"
+    message = f"'{folder / name}' is not an image that can be read (Not a regular file)"
     assert_refused(oodbench(*RUN[:-1], "--semantic", f"folder:{folder}"), message)
 
 

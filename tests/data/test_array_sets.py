@@ -616,7 +616,7 @@ def test_kinds_that_come_later_join_those_that_are_there(tmp_path, small_copies)
     data.add(write(tmp_path / "second", cifar10_c_files(("frost", "snow"), seed=0)))
     assert official("cifar10", "fog", 1).fingerprint == fog and official("cifar10", "frost", 5) is not None
     assert data.fingerprint != first
-    assert data.state() == ("partial", f"3 of 19 kinds, from added from second, in {store.data_folder() / data.name}")
+    assert data.state() == ("partial", f"3 of 19 kinds, added from second, in {store.data_folder() / data.name}")
 
 
 def test_status_get_and_add_work_for_the_published_copies_as_for_other_sets(tmp_path, small_copies, home, monkeypatch):
@@ -636,7 +636,7 @@ def test_status_get_and_add_work_for_the_published_copies_as_for_other_sets(tmp_
         assert_refused(oodbench("data", "get", data.name), "cannot get")  # the rest
         assert_done(oodbench("data", "add", data.name, write(tmp_path / f"{data.name}-all", made(data.kinds))))
         out = assert_done(oodbench("data", "status", data.name))
-        assert f"  present   {len(data.kinds)} of {len(data.kinds)} kinds, from added from" in out
+        assert f"  present   {len(data.kinds)} of {len(data.kinds)} kinds, added from" in out
         assert assert_done(oodbench("data", "get", data.name)) == f"{data.name}: is there already\n"
 
 
@@ -814,30 +814,23 @@ def verified(monkeypatch, tmp_path):
     return write(tmp_path / "official", idx_files())
 
 
-def test_other_content_does_not_take_the_place_of_a_verified_set(verified, tmp_path, home):
+def test_other_content_is_refused_whatever_is_there_unless_forced(verified, tmp_path, home):
     whole = write(tmp_path / "other", idx_files(seed=1))
-    out = assert_done(oodbench("data", "add", "mnist", whole))  # nothing verified is there
-    assert "NOT the official content" in out
+    images, labels = small(SmallMNIST, 1)
+    actual = store.fingerprint(store.Decoded(images, labels, np.arange(17) >= 12))
+    expected = (
+        f"'{whole}' is not the official content of 'mnist' (its fingerprint is {actual}, the official one "
+        f"{MNIST.official}); nothing is stored. Get the official files, or add --force to use these\n"
+    )
+    assert_refused(oodbench("data", "add", "mnist", whole), expected)
+    assert not (home / "mnist").exists()
     assert "verified" in assert_done(oodbench("data", "add", "mnist", verified))
     before = contents(home)
-    expected = (
-        f"'{whole}' is not the official content of 'mnist', and what '{home / 'mnist'}' holds is; "
-        "to use it all the same, delete that folder first"
-    )
     assert_refused(oodbench("data", "add", "mnist", whole), expected)
     assert contents(home) == before
     assert "verified" in assert_done(oodbench("data", "add", "mnist", verified))  # again is no harm
-    for path in (home / "mnist").iterdir():
-        path.unlink()
-    (home / "mnist").rmdir()
-    assert "NOT the official content" in assert_done(oodbench("data", "add", "mnist", whole))
-
-
-def test_other_content_takes_the_place_of_a_set_that_was_verified_and_is_broken(verified, tmp_path, home):
-    oodbench("data", "add", "mnist", verified)
-    (home / "mnist" / "images.npy").write_bytes(b"")
-    other_ = write(tmp_path / "other", idx_files(seed=1))
-    assert "NOT the official content" in assert_done(oodbench("data", "add", "mnist", other_))
+    assert "NOT the official content" in assert_done(oodbench("data", "add", "mnist", whole, "--force"))
+    assert "verified" in assert_done(oodbench("data", "add", "mnist", verified))  # and back
 
 
 # Working folders

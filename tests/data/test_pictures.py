@@ -79,7 +79,7 @@ def test_choosing_among_pictures_reads_nothing(tmp_path):
     assert some[mask].rows.tolist() == [1, 3, 5, 7, 9] and some[mask][-1:].rows.tolist() == [9]
     with pytest.raises(TypeError, match="chosen by a slice"):
         some[0]
-    with pytest.raises(UserError, match=re.escape("not there 5.png' is no image that can be read (No such file")):
+    with pytest.raises(UserError, match=re.escape("not there 5.png' is not an image that can be read (No such file")):
         chosen.read()
 
 
@@ -219,8 +219,8 @@ BROKEN = {
 def test_a_broken_image_is_named_from_inside_the_threads_and_when_it_is_added(tmp_path, home, name):
     content, reason = BROKEN[name]
     some = pictures(tmp_path / "some", {**files(*(f"{i}.png" for i in range(40))), name: content})
-    expected = f"'{tmp_path / 'some' / name}' is no image that can be read ("
-    with pytest.raises(UserError, match=re.escape(expected) + ".*" + re.escape(reason) + ".*; mend or remove it$"):
+    expected = f"'{tmp_path / 'some' / name}' is not an image that can be read ("
+    with pytest.raises(UserError, match=re.escape(expected) + ".*" + re.escape(reason) + ".*; fix or remove it$"):
         some.read()
     assert some[:40].read().shape == (40, 3, 8, 8)
     assert_refused(oodbench("data", "add", "textures", tmp_path / "some"), expected, reason)
@@ -236,7 +236,7 @@ def test_a_damaged_image_is_read_or_refused_and_nothing_else(tmp_path, kind):
             assert some.read().shape == (1, 3, 8, 8)
         except UserError as error:
             refused += 1
-            assert str(error).startswith(f"'{tmp_path / 'a.img'}' is no image that can be read (")
+            assert str(error).startswith(f"'{tmp_path / 'a.img'}' is not an image that can be read (")
     assert refused > 10
 
 
@@ -301,7 +301,9 @@ def test_a_link_to_nothing_is_a_broken_image(tmp_path):
     folder = write(tmp_path / "some", CLASSES)
     (folder / "cat" / "gone.jpg").symlink_to(tmp_path / "nothing")
     for ask in (lambda: Textures().add(folder), lambda: Folder(folder).fingerprint):
-        with pytest.raises(UserError, match="gone.jpg' is no image that can be read .No such file or directory.; mend"):
+        with pytest.raises(
+            UserError, match="gone.jpg' is not an image that can be read .No such file or directory.; fix"
+        ):
             ask()
 
 
@@ -405,7 +407,7 @@ def test_a_small_set_is_decoded_once_and_mapped_from_the_disk(tmp_path, home):
     second = Textures().arrays(8)[0]
     assert isinstance(second, np.memmap) and np.array_equal(first, second)
     assert (first.shape, labels.dtype, in_test.tolist()) == ((5, 3, 8, 8), np.int64, [False] * 5)
-    with pytest.raises(UserError, match="is no image that can be read"):
+    with pytest.raises(UserError, match="is not an image that can be read"):
         Textures().arrays(4)
 
 
@@ -447,7 +449,7 @@ def test_the_fingerprint_is_of_names_labels_parts_and_content(tmp_path):
 
 def test_status_notices_files_that_vanished_or_changed(tmp_path, home):
     folder = write(tmp_path / "some", CLASSES)
-    oodbench("data", "add", "textures", folder)
+    oodbench("data", "add", "--force", "textures", folder)
     assert "5 images, 2 classes" in assert_done(oodbench("data", "status", "textures"))
     (folder / "cat" / "b.png").write_bytes(b"")
     (folder / "ant" / "2.png").unlink()
@@ -459,23 +461,23 @@ def test_status_notices_files_that_vanished_or_changed(tmp_path, home):
 @pytest.mark.parametrize("harm", ["{", "[]", '{"root": "x"}', '{"names": 3}', None])
 def test_a_damaged_index_is_broken_and_can_be_added_again(tmp_path, home, harm):
     folder = write(tmp_path / "some", CLASSES)
-    oodbench("data", "add", "textures", folder)
+    oodbench("data", "add", "--force", "textures", folder)
     index = home / "textures" / "index.json"
     index.unlink() if harm is None else index.write_text(harm)
     lookup.dataset.cache_clear()
     shown = assert_done(oodbench("data", "status", "textures"))
     assert f"broken    '{home / 'textures'}' is damaged; add what you have: oodbench data add textures PATH" in shown
-    assert_done(oodbench("data", "add", "textures", folder))
+    assert_done(oodbench("data", "add", "--force", "textures", folder))
     assert "differs" in assert_done(oodbench("data", "status", "textures"))
 
 
 def test_what_was_there_before_stays_if_the_new_files_are_broken(tmp_path, home):
     archive = tmp_path / "some.tar"
     archive.write_bytes(packed(CLASSES, "tar"))
-    oodbench("data", "add", "textures", archive)
+    oodbench("data", "add", "--force", "textures", archive)
     before = lookup.dataset("textures").fingerprint
     archive.write_bytes(packed({**CLASSES, "cat/c.jpg": b"?"}, "tar"))
-    expected = f"'{archive / 'cat' / 'c.jpg'}' is no image"
+    expected = f"'{archive / 'cat' / 'c.jpg'}' is not an image"
     assert_refused(oodbench("data", "add", "textures", archive), expected)
     assert Textures().fingerprint == before and Textures().is_there()
     assert [path.name for path in home.iterdir()] == ["textures"]
@@ -484,7 +486,7 @@ def test_what_was_there_before_stays_if_the_new_files_are_broken(tmp_path, home)
 def test_the_folder_a_set_is_kept_in_cannot_be_added_to_itself(tmp_path, home):
     archive = tmp_path / "some.tar"
     archive.write_bytes(packed(CLASSES, "tar"))
-    oodbench("data", "add", "textures", archive)
+    oodbench("data", "add", "--force", "textures", archive)
     inside = home / "textures" / "files"
     assert_refused(oodbench("data", "add", "textures", inside), f"'{inside}' is where 'textures' is kept; give the")
     assert Textures().is_there()
@@ -502,12 +504,12 @@ def test_a_data_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch):
 def test_a_missing_set_names_the_command_that_brings_it(home):
     with pytest.raises(UserError, match=f"'imagenet100' is not in '{home}'; add what you have: oodbench data add"):
         ImageNet100().arrays(None)
-    assert_refused(oodbench("data", "get", "pacs"), "cannot get 'pacs' (it has no address to fetch it from); add what")
+    assert_refused(oodbench("data", "get", "pacs"), "cannot get 'pacs' (oodbench knows no address of it); add what")
 
 
 def test_get_says_first_what_the_user_can_put_right(tmp_path):
     folder = write(tmp_path / "some", CLASSES)
-    oodbench("data", "add", "textures", folder)
+    oodbench("data", "add", "--force", "textures", folder)
     (folder / "cat" / "a.png").unlink()
     assert_refused(oodbench("data", "get", "textures"), "1 of the 5 images of 'textures' are gone")
 
@@ -545,7 +547,9 @@ PACS_FILES = files(*(f"{domain}/{kind}/1.png" for domain in PACS.domains for kin
 @pytest.mark.parametrize("wrapping", ["", "PACS/", "PACS/kfold/"])
 def test_pacs_knows_the_domain_of_each_row(tmp_path, wrapping):
     contents = {f"{wrapping}{name}": content for name, content in PACS_FILES.items()}
-    shown = assert_done(oodbench("data", "add", "pacs", write(tmp_path / "some", {**contents, "sample.png": b""})))
+    shown = assert_done(
+        oodbench("data", "add", "--force", "pacs", write(tmp_path / "some", {**contents, "sample.png": b""}))
+    )
     assert "8 images, 2 classes" in shown
     assert "NOT the official content (2 images of 'art_painting', officially 2,048)" in shown
     data = PACS()
@@ -557,17 +561,45 @@ def test_pacs_knows_the_domain_of_each_row(tmp_path, wrapping):
     assert found.domains is not None and found.domains.tolist() == [2, 3, 2, 3]
 
 
-def test_pacs_of_another_size_is_accepted_and_told(tmp_path, monkeypatch):
+def test_pacs_of_another_size_is_refused_unless_forced_and_told(tmp_path, monkeypatch, home):
     monkeypatch.setattr(PACS, "per_domain", (2, 2, 2, 2))
     monkeypatch.setattr(PACS, "rows", (8, 0))
     monkeypatch.setattr(PACS, "num_classes", 2)
     folder = write(tmp_path / "some", PACS_FILES)
-    shown = assert_done(oodbench("data", "add", "pacs", folder))
+    deviation = "images of 8x8, officially 227x227"
+    message = (
+        f"'{folder}' is not the official content of 'pacs' ({deviation}); nothing is stored. Get the official files"
+    )
+    assert_refused(oodbench("data", "add", "pacs", folder), message, "or add --force to use these\n")
+    assert not (home / "pacs").exists()
+    shown = assert_done(oodbench("data", "add", "--force", "pacs", folder))
     assert shown.endswith(": NOT the official content (images of 8x8, officially 227x227)\n")
     assert assert_done(oodbench("data", "status", "pacs")).split()[1] == "differs"
     monkeypatch.setattr(PACS, "pixels", "8x8")
     assert "NOT" not in assert_done(oodbench("data", "add", "pacs", folder))
     assert assert_done(oodbench("data", "status", "pacs")).split()[1] == "present"
+
+
+def test_what_was_added_is_forgotten_and_its_images_stay(tmp_path, home):
+    folder = write(tmp_path / "some", PACS_FILES)
+    assert_done(oodbench("data", "add", "--force", "pacs", folder))
+    PACS().arrays(8)
+    (decoded,) = (home / "kept").iterdir()
+    out = assert_done(oodbench("data", "remove", "pacs", "--yes"))
+    assert f"  {home / 'pacs'}  " in out and f"  {decoded}  " in out
+    assert f"  the images in '{folder}' are yours and stay\n" in out and out.endswith("pacs: forgotten\n")
+    assert not (home / "pacs").exists() and not decoded.exists()
+    assert sorted(path.name for path in folder.rglob("*.png")) == ["1.png"] * 8
+    assert assert_done(oodbench("data", "status", "pacs")).split()[1] == "missing"
+
+
+def test_files_that_were_unpacked_are_removed_with_the_set(tmp_path, home):
+    archive = tmp_path / "pacs.tar"
+    archive.write_bytes(packed(PACS_FILES))
+    assert_done(oodbench("data", "add", "--force", "pacs", archive))
+    out = assert_done(oodbench("data", "remove", "pacs", "--yes"))
+    assert "stay" not in out and out.endswith("pacs: removed\n")
+    assert not (home / "pacs").exists() and archive.exists()
 
 
 @pytest.mark.parametrize(
@@ -597,7 +629,7 @@ def tiny(annotations="val_0.JPEG\tn2\t0\t0\t9\t9\nval_1.JPEG\tn1\t0\t0\t9\t9\n")
 def test_tiny_imagenet_takes_the_classes_of_val_from_its_annotations(tmp_path):
     archive = tmp_path / "tiny-imagenet-200.zip"
     archive.write_bytes(packed(tiny(), "zip"))
-    shown = assert_done(oodbench("data", "add", "tiny-imagenet", archive))
+    shown = assert_done(oodbench("data", "add", "--force", "tiny-imagenet", archive))
     assert "NOT the official content (2 and 2 images to train and test, officially 100,000 and 10,000)" in shown
     data = TinyImageNet()
     assert data.index.names[2:] == ["val/images/val_1.JPEG", "val/images/val_0.JPEG"] and len(data.index.names) == 4
@@ -636,7 +668,7 @@ def test_imagenet100_picks_the_paper_s_classes(tmp_path):
     wnids = WNIDS.split()
     assert len(wnids) == len({*wnids}) == 100 and all(re.fullmatch(r"n\d{8}", wnid) for wnid in wnids)
     folder = write(tmp_path / "some" / "ILSVRC", imagenet([*wnids, "n00000001", "n99999999"]))
-    shown = assert_done(oodbench("data", "add", "imagenet100", folder.parent))
+    shown = assert_done(oodbench("data", "add", "--force", "imagenet100", folder.parent))
     assert (
         "300 images, 100 classes" in shown and "(200 and 100 images to train and test, officially any number" in shown
     )
@@ -669,7 +701,7 @@ def test_places_may_lie_in_one_folder_or_in_classes(tmp_path, monkeypatch):
     monkeypatch.setattr(Places365, "num_classes", 2)
     for name in ("val_256/{}.jpg", "{}/x.jpg"):
         contents = files(*(name.format(i) for i in range(3)), kind="JPEG")
-        shown = assert_done(oodbench("data", "add", "places365", write(tmp_path / name[:3], contents)))
+        shown = assert_done(oodbench("data", "add", "--force", "places365", write(tmp_path / name[:3], contents)))
         assert ("3 classes, officially 2" in shown) == (name == "{}/x.jpg")
 
 
@@ -677,7 +709,7 @@ def test_lsun_c_is_cropped_at_random_and_the_same_for_a_subset(tmp_path, monkeyp
     archive = tmp_path / "LSUN.tar.gz"
     archive.write_bytes(packed(files(*(f"LSUN/test/{i}.jpg" for i in range(6)), kind="JPEG", wide=36, high=36)))
     monkeypatch.setattr(LSUNC, "rows", (6, 0))
-    assert "NOT" not in assert_done(oodbench("data", "add", "lsun-c", archive))
+    assert "NOT" not in assert_done(oodbench("data", "add", "--force", "lsun-c", archive))
     whole = np.array(LSUNC().arrays(32)[0])
     monkeypatch.setattr(_pictures, "CACHED_AT_MOST", 0)
     assert np.array_equal(np.asarray(LSUNC().arrays(32)[0][[5, 2]]), whole[[5, 2]])
@@ -721,7 +753,7 @@ def test_a_folder_that_is_not_there_or_holds_nothing_is_named(tmp_path):
     with pytest.raises(UserError, match=re.escape(f"there is no file or folder '{tmp_path / 'x'}'")):
         Folder(tmp_path / "x").is_there()
     broken = write(tmp_path / "broken", {"a/1.jpg": b""})
-    with pytest.raises(UserError, match=r"1.jpg' is no image that can be read \(unknown format\)"):
+    with pytest.raises(UserError, match=r"1.jpg' is not an image that can be read \(unknown format\)"):
         Folder(broken).get()
 
 

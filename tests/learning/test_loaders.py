@@ -186,7 +186,7 @@ def test_pixels_of_a_loader_are_scaled_for_the_network():
         ([IMAGES, (IMAGES, LABELS)], "'x' gives labels with some batches and not with others; give all or none"),
         ([IMAGES, IMAGES[..., :4]], "'x' gives images of 3x6x5 and 3x6x4 (float32 and float32); give all alike"),
         ([IMAGES, (IMAGES * 0).byte()], "'x' gives images of 3x6x5 and 3x6x5 (float32 and uint8); give all alike"),
-        ([IMAGES, IMAGES / 0 * 0], "image 23 of 'x' holds numbers that are not finite; mend or remove it"),
+        ([IMAGES, IMAGES / 0 * 0], "image 23 of 'x' holds numbers that are not finite; fix or remove it"),
         ([IMAGES.permute(0, 2, 3, 1)], "'x' has the shape (23, 6, 5, 3), channels last; give"),
         ([IMAGES.long()], "'x' holds int64; give pixels from 0 to 255 as uint8"),
     ],

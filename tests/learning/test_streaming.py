@@ -155,7 +155,7 @@ def test_a_picture_that_is_gone_is_told_by_the_next_batch(folder, tmp_path):
     streamed, _ = both_ways(tmp_path)
     (tmp_path / "7.png").unlink()
     before = threads()
-    with pytest.raises(UserError, match="7.png' is no image that can be read"):
+    with pytest.raises(UserError, match="7.png' is not an image that can be read"):
         list(streamed.batches(RECIPE, 0, CPU))
     assert ended_since(before)
 
@@ -222,5 +222,5 @@ def test_a_run_whose_pictures_vanish_fails_its_cells_in_one_line(tmp_path, monke
             path.unlink()
         outcome = oodbench(*command)
     (line,) = complaints(outcome)
-    assert outcome.status == 1 and "is no image that can be read" in line
+    assert outcome.status == 1 and "is not an image that can be read" in line
     assert [r.status for r in read_folder(tmp_path / "results")[0]] == ["failed"]

@@ -108,7 +108,9 @@ def test_what_cannot_be_told_is_counted_and_says_how_many_seeds_would(tmp_path, 
     shown = assert_done(oodbench("check", here, "--against", there))
     # An error of 0.5 sqrt(2) points; 1 / 1.645 points would agree: 2 * 0.25 / 0.37.
     assert row(shown, "msp") == ["?", "-1.00", "(2)", *["agrees", "+0.00"] * 3]
-    assert "?: cannot tell; in brackets the number of seeds that would, – where none does\n" in shown
+    assert (
+        "? marks cells where these seeds cannot tell; in brackets is how many seeds could, – if none could\n" in shown
+    )
     assert "expected to differ by chance: at most 0.05 of 4 cells, by Holm's correction; without it 0.2\n" in shown
     assert shown.endswith("\n3 agrees, 0 differs, 1 cannot tell, 0 suspect, 0 missing\n")
 
@@ -117,7 +119,7 @@ def test_tables_without_any_cell_are_one_line_with_the_command(tmp_path):
     shown = assert_done(
         oodbench("check", save([run(percent=(84.69, 94.65, 10.86, 97.84))], tmp_path), "--against", "paper")
     )
-    line = "cifar10-c additional: 112 cells missing; make them with: oodbench run --suite cifar10-c --setting textures "
+    line = "cifar10-c additional: 112 cells are missing; make them with: oodbench run --suite cifar10-c --setting "
     assert line in shown
 
 
@@ -188,7 +190,7 @@ def test_missing_cells_fail_only_if_all_are_asked_for(tmp_path, one_point):
     assert row(shown, "knn") == ["missing"] * 4 and row(shown, "msp") == ["agrees", "+0.00"] * 4
     assert oodbench("check", here, "--against", there, "--complete").status == 1
     shown = assert_done(oodbench("check", there, "--against", here, "--complete"))
-    assert "with nothing to compare to in some setting: knn\n" in shown
+    assert "not compared in some setting, for lack of a counterpart: knn\n" in shown
 
 
 def test_without_a_semantic_set_there_is_no_detection_to_miss(tmp_path, one_point):
@@ -240,7 +242,7 @@ def test_another_source_is_held_to_its_own_numbers_and_its_own_selection(tmp_pat
         assert (cell.status, cell.expected) == (status, 0.847)
     folder = save([run("pacs", "erm", percent=(84.7, 50, 50, 50))], tmp_path)
     shown = assert_done(oodbench("check", folder, "--against", "domainbed"))
-    assert "pacs domainbed:pacs-oracle: 14 cells missing; make them with: oodbench run --suite pacs\n" in shown
+    assert "pacs domainbed:pacs-oracle: 14 cells are missing; make them with: oodbench run --suite pacs\n" in shown
     assert oodbench("check", folder, "--against", "scone").out == oodbench("check", folder, "--against", "paper").out
     refused = oodbench("check", save([run("digits-c")], tmp_path / "digits"), "--against", "domainbed")
     assert_refused(refused, "none of these results is in DomainBed: none of its suites was run at full size")

@@ -246,6 +246,18 @@ def test_a_corruption_of_a_suite_is_shown_though_its_semantic_data_is_missing_an
     assert os.listdir(home) == ["cifar10"]
 
 
+def test_all_corruptions_that_can_be_drawn_are_and_the_others_are_named(cifar, home, monkeypatch):
+    monkeypatch.setattr("oodbench.data.corruptions._frost.find_spec", lambda name: None)
+    out = assert_done(oodbench("data", "show", "cifar10-c", "--corruption", "all", "--images", 2))
+    left_out, written = out.splitlines()
+    message = f"frost needs six photographs, which are not in '{home / 'frost'}'; get them with: pip install"
+    assert left_out.startswith(f"left out: the corruption 'frost': {message}")
+    sheet = contact_sheet.of_all_corruptions(suites.load("cifar10-c"), None, 2, 0)
+    assert [*sheet.missing] == ["frost"] and "frost" not in sheet.rows and {"clean", "fog", "snow"} < {*sheet.rows}
+    assert written == f"cifar10-c-all.png: {len(sheet.rows)} x 2 images of cifar10-c"
+    assert_refused(oodbench("data", "show", "cifar10-c", "--corruption", "frost", "--images", 2), message)
+
+
 def test_grey_suites_of_one_strength_are_shown(monkeypatch):
     monkeypatch.setattr(MNIST, "rows", SmallMNIST.rows)
     monkeypatch.setattr(MNIST, "official", None)

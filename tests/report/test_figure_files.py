@@ -90,7 +90,7 @@ def test_a_reason_that_many_settings_share_is_given_once(folder, tmp_path):
 
 WRONG = [
     (["--format", "jpg"], "unknown format 'jpg'"),
-    (["--format", ","], "--format names none; choose from: png, pdf, svg"),
+    (["--format", ","], "--format names no format; choose from: png, pdf, svg"),
     (["--width", "page"], "a figure cannot be 'page' wide; choose column, text or inches from 2.5 to 20"),
     (["--width", "0.1"], "a figure cannot be '0.1' wide"),
     (["--width", "nan"], "a figure cannot be 'nan' wide"),

@@ -143,7 +143,10 @@ def test_a_collection_of_an_unknown_name_is_refused(home, content):
 def test_check_compares_a_collection_with_another_and_each_on_its_own(home):
     save(home / "demo", method="knn")
     shown = assert_done(oodbench("check", home / "demo", "--against", home / "reference", "--complete"))
-    assert shown.startswith("with nothing to compare to in some setting: vim\n") and " agrees, 0 differs, " in shown
+    assert (
+        shown.startswith("not compared in some setting, for lack of a counterpart: vim\n")
+        and " agrees, 0 differs, " in shown
+    )
     save(home, method="knn", metrics={**FULL, "auroc": 0.2})
     both = oodbench("check", home, "--with", "demo", "--against", home / "reference")
     assert both.status == 1 and " 1 differs, " in both.out

@@ -87,10 +87,10 @@ def test_other_scores_under_one_key_stay_and_both_machines_are_named(folders):
     assert outcome.status == 1
     assert outcome.out == f"{into}: 1 merged, 0 there already, 1 with other content left\n"
     assert outcome.err == (
-        f"oodbench: left '{theirs.path}': digits-c / unseen-digits / msp / seed 0 has other content: "
+        f"oodbench: not merged '{theirs.path}': digits-c / unseen-digits / msp / seed 0 has other content: "
         "1 of 3 id scores differ, by at most 0.1\n"
-        f"oodbench:   '{ours.path}' is of h1, Xeon, cpu; 2026-08-01T12:00\n"
-        f"oodbench:   '{theirs.path}' is of h2, EPYC, cpu; 2026-08-01T12:00\n"
+        f"oodbench:   '{ours.path}' was made on h1, Xeon, cpu; 2026-08-01T12:00\n"
+        f"oodbench:   '{theirs.path}' was made on h2, EPYC, cpu; 2026-08-01T12:00\n"
     )
     assert read(ours.path) == ours and read(theirs.path) == theirs
 
@@ -136,9 +136,9 @@ def test_damaged_files_are_named_and_left_and_the_others_merged(folders):
     before = files_below(other)
     outcome = oodbench("merge", other, "--into", into)
     assert outcome.status == 1 and outcome.out == f"{into}: 1 merged, 0 there already, 3 unreadable left\n"
-    assert f"oodbench: left '{no_scores.path}': it has no raw scores\n" in outcome.err
-    assert f"oodbench: left '{bad_scores.path}': its raw scores cannot be read: damaged: " in outcome.err
-    assert f"oodbench: left '{bad_json.path}': truncated, or not JSON\n" in outcome.err
+    assert f"oodbench: not merged '{no_scores.path}': it has no raw scores\n" in outcome.err
+    assert f"oodbench: not merged '{bad_scores.path}': its raw scores cannot be read: damaged: " in outcome.err
+    assert f"oodbench: not merged '{bad_json.path}': truncated, or not JSON\n" in outcome.err
     assert [result.seed for result in read_folder(into)[0]] == [0] and files_below(other) == before
 
 
@@ -148,8 +148,8 @@ def test_scores_of_other_images_do_not_pass_for_those_of_a_result(folders):
     other, into = folders
     theirs = made(other, data=DataRead(parts={"id": PartRead(4, "d", "o")}))
     outcome = oodbench("merge", other, "--into", into)
-    reason = "its raw scores are for 3 id images, and it was made with 4"
-    assert (outcome.status, outcome.err) == (1, f"oodbench: left '{theirs.path}': {reason}\n")
+    reason = "its raw scores are of 3 id images, and it was made with 4"
+    assert (outcome.status, outcome.err) == (1, f"oodbench: not merged '{theirs.path}': {reason}\n")
 
 
 def test_what_stands_damaged_in_the_place_of_a_result_is_kept_aside(folders):
@@ -166,7 +166,7 @@ def test_a_result_that_would_lead_out_of_the_folder_is_left(folders):
     result = made(other)
     result.path.write_text(as_json(replace(result, setting="../../..")))
     outcome = oodbench("merge", other, "--into", into)
-    assert outcome.status == 1 and "its suite or setting cannot name a folder" in outcome.err
+    assert outcome.status == 1 and "its suite or setting is no name of a folder" in outcome.err
     assert not into.exists()
 
 
@@ -222,7 +222,7 @@ def test_weights_come_only_when_asked_for_and_only_whole_ones(folders):
     assert outcome.status == 1
     assert outcome.out == f"{into}: 0 merged, 2 there already, 2 unreadable left, 1 file of weights\n"
     for path in (damaged, renamed):
-        assert f"left '{path}': damaged, or not weights of the training that its name says\n" in outcome.err
+        assert f"not merged '{path}': damaged, or not weights of the training that its name says\n" in outcome.err
     assert [path.name for path in (into / "weights").iterdir()] == [whole.name]
     # What the other was asked for is known here now.
     assert ", 0 left;" in assert_done(oodbench("status", into))
@@ -233,8 +233,8 @@ def test_what_makes_no_sense_is_refused_in_one_line(folders):
     other, into = folders
     made(other), made(into / "inner")
     assert_refused(oodbench("merge", other, "--into", other), "is the folder to merge into; name another")
-    assert_refused(oodbench("merge", into / "inner", "--into", into), "contains the other; move one of them out")
-    assert_refused(oodbench("merge", into, "--into", into / "inner"), "contains the other")
+    assert_refused(oodbench("merge", into / "inner", "--into", into), "lie one in the other; move one of them out")
+    assert_refused(oodbench("merge", into, "--into", into / "inner"), "lie one in the other")
     assert_refused(oodbench("merge", other, other.parent / "no", "--into", into), "there is no results folder")
     assert_refused(oodbench("merge", other), "--into")
     assert_refused(oodbench("merge", "--into", into), "OTHER")

@@ -485,7 +485,7 @@ def test_a_run_says_for_whom_it_waits_and_can_be_interrupted(held, tmp_path):
     os.kill(process.pid, signal.SIGINT)
     process.join(60)
     output = (tmp_path / "out").read_text()
-    assert process.exitcode == 130 and output.endswith("interrupted; the same command goes on where it stopped\n")
+    assert process.exitcode == 130 and output.endswith("interrupted; the same command resumes\n")
     (line,) = [line for line in output.splitlines() if line.startswith("waiting")]
     me = f"process {os.getpid()} on {socket.gethostname()}"
     assert re.fullmatch(

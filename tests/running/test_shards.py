@@ -32,7 +32,10 @@ def test_three_shards_merged_give_the_same_bits_as_one_run(tmp_path, whole):
     folders = [tmp_path / f"shard{i}" for i in (1, 2, 3)]
     for i, folder in enumerate(folders, start=1):
         out = assert_done(smoke(folder, METHODS, "--seeds", "0,1", "--shard", f"{i}/3"))
-        assert f"digits-c-smoke (shard {i}/3) has ended; how far all are: oodbench status {folder}\n" in out
+        assert (
+            f"digits-c-smoke (shard {i}/3) has ended; see the progress of all shards with: oodbench status {folder}\n"
+            in out
+        )
     parts = [content(folder) for folder in folders]
     assert all(parts) and sum(map(len, parts)) == len(whole)
     assert_done(oodbench("merge", *folders, "--into", tmp_path / "results"))

@@ -73,7 +73,7 @@ def test_a_checkpoint_that_nobody_holds_was_left(folder):
     out = assert_done(oodbench("status", folder))
     assert "trainings: 0 running, 2 interrupted" in out
     assert out.endswith(
-        "interrupted; the same command goes on from the checkpoint\n"
+        "interrupted; the same command resumes from the checkpoint\n"
         "  training b2 of scone, checkpoint of 2027-01-15T08:00:00+00:00\n"
         "  training d4, checkpoint of 2027-01-15T08:00:00+00:00\n"
     )
@@ -107,7 +107,7 @@ def test_what_a_run_was_asked_for_and_has_not_done_is_left(tmp_path):
     gone.unlink()
     out = assert_done(oodbench("status", tmp_path))
     assert "1 done, 0 failed, 1 left;" in out and out.endswith(
-        "left, of what runs were asked for; the same command goes on\n"
+        "left of what runs were asked for; the same command resumes\n"
         "  digits-c-smoke / unseen-digits / scone / seed 0\n"
         "time left: under a second for one process; an estimate from what is done of the same trainer and suite\n"
     )

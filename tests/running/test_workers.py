@@ -336,7 +336,7 @@ def test_a_run_that_is_interrupted_or_killed_leaves_no_worker_and_goes_on_to_the
         out, err = run.communicate(timeout=10)
         assert run.returncode == 130 and time.monotonic() - began < 5 and gone(workers, 1) and not out
         assert "2 of 2 cells are left\n" in err and "Traceback" not in err
-        assert err.endswith("interrupted; the same command goes on where it stopped\n")
+        assert err.endswith("interrupted; the same command resumes\n")
         assert left_behind(tmp_path) == []
     run, workers = started(arguments, tmp_path, training(time.time_ns()))
     run.kill()

@@ -94,13 +94,13 @@ class _Files(Fetched):
         if not there:
             return "missing", f"not in {folder}; get it with: oodbench data get {self.name}"
         count = f"{len(there)} of {len(self.kinds)} kinds"
-        source = next(iter(there.values())).source
-        return "present" if len(there) == len(self.kinds) else "partial", f"{count}, from {source}, in {folder}"
+        provenance = next(iter(there.values())).provenance
+        return "present" if len(there) == len(self.kinds) else "partial", f"{count}, {provenance}, in {folder}"
 
     def summary(self, entry: store.Entry) -> str:
         return f"{entry.rows:,} images, {entry.fingerprint}; {len(self._there())} of {len(self.kinds)} kinds are there"
 
-    def take(self, path: Path, work: Path, source: str) -> Callable[[], store.Entry]:
+    def take(self, path: Path, work: Path, source: str, official_only: bool = False) -> Callable[[], store.Entry]:
         home = path
         if path.is_file() and is_archive(path):
             work.mkdir()

@@ -15,7 +15,7 @@ import numpy as np
 from oodbench.data.download import Url
 from oodbench.data.folder import Folder as Folder  # defined here, it would be in the catalogue
 from oodbench.data.listing import Listing, below, holder, in_parts, labelled
-from oodbench.data.pictures import PictureSet
+from oodbench.data.pictures import Index, PictureSet
 from oodbench.data.sources import Torchvision
 from oodbench.errors import UserError
 
@@ -179,12 +179,12 @@ class PACS(PictureSet):
     def domain_of(self) -> np.ndarray:  # type: ignore[override]
         return np.array([self.domains.index(name.partition("/")[0]) for name in self.index.names])
 
-    def deviation(self) -> str:
-        counts = Counter(self.domain_of.tolist())
-        for number, (domain, official) in enumerate(zip(self.domains, self.per_domain, strict=True)):
-            if counts[number] != official:
-                return f"{counts[number]:,} images of '{domain}', officially {official:,}"
-        return super().deviation()
+    def deviation_of(self, index: Index) -> str:
+        counts = Counter(name.partition("/")[0] for name in index.names)
+        for domain, official in zip(self.domains, self.per_domain, strict=True):
+            if counts[domain] != official:
+                return f"{counts[domain]:,} images of '{domain}', officially {official:,}"
+        return super().deviation_of(index)
 
 
 # The paper's appendix lists them.

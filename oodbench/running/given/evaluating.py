@@ -1,7 +1,7 @@
 """A given network under every scorer: what is left to do, done, as ordinary result files."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -33,7 +33,7 @@ from oodbench.running.given.sanity import doubt
 from oodbench.running.given.sets import on_sets
 from oodbench.running.given.suite import on_suite
 from oodbench.running.mistakes import at_work, users_mistakes
-from oodbench.running.reporting import Reporter
+from oodbench.running.reporting import Reporter, left_out_line
 from oodbench.running.request import request
 
 ALL = "all-scorers"
@@ -64,8 +64,8 @@ def carry_out(asked: GivenRequest, reporter: Reporter) -> Evaluated:
         raise UserError(f"the results folder '{asked.folder}' is a file; choose another with --results")
     given = prepare(asked, reporter)
     scorers, left_out = choose_scorers(asked, given, registry)
-    for line in _in_lines(left_out):
-        reporter.note(f"left out: {line}")
+    if left_out:
+        reporter.note(left_out_line(left_out))
     cells = cells_of(asked, given, scorers)
     left = cells if asked.force else [cell for cell in cells if not cell.is_done()]
     if left:
@@ -87,14 +87,6 @@ def carry_out(asked: GivenRequest, reporter: Reporter) -> Evaluated:
 
 def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def _in_lines(left_out: Mapping[str, str]) -> list[str]:
-    """Scorers with one reason in one line."""
-    together: dict[str, list[str]] = {}
-    for name, reason in left_out.items():
-        together.setdefault(reason, []).append(name)
-    return [f"{', '.join(names)} ({reason})" for reason, names in together.items()]
 
 
 def _images(cells: Sequence[GivenCell]) -> dict[str, ImagePart]:

@@ -1,0 +1,92 @@
+"""What the Tab key offers, as bash asks for it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from command_line import python
+
+from oodbench.config.registry import Registry
+from oodbench.config.suite import suite_files
+from oodbench.results.metrics import METRICS
+
+pytest.importorskip("argcomplete")
+
+
+@pytest.fixture
+def offered(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def ask(line, **environment):
+        answer = tmp_path / "answer"
+        answer.unlink(missing_ok=True)
+        asked = {
+            "_ARGCOMPLETE": "1",
+            "_ARGCOMPLETE_SHELL": "bash",
+            "_ARGCOMPLETE_IFS": "\n",
+            "_ARGCOMPLETE_SUPPRESS_SPACE": "1",
+            "_ARGCOMPLETE_COMP_WORDBREAKS": " \t\n",
+            "_ARGCOMPLETE_STDOUT_FILENAME": str(answer),
+            "COMP_LINE": line,
+            "COMP_POINT": str(len(line)),
+        }
+        command = [sys.executable, "-X", "importtime", "-m", "oodbench"]
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **asked, **environment})
+        assert done.stdout == "" and " torch\n" not in done.stderr
+        assert "Traceback" not in done.stderr
+        return answer.read_text().split() if answer.exists() else []
+
+    return ask
+
+
+def test_commands_and_their_flags_are_offered(offered):
+    assert offered("oodbench r") == ["run", "report", "remove", "rescore"]
+    assert offered("oodbench data re") == ["remove"]
+    assert offered("oodbench run --prec") == ["--precision"]
+
+
+def test_names_of_methods_are_offered_one_after_the_other(offered):
+    assert offered("oodbench run --methods mix") == ["mixup"]
+    assert offered("oodbench run --methods msp,mixup+kn") == ["msp,mixup+knn"]
+    assert {"all", "all-scorers", "all-trainers"} < {*offered("oodbench run --methods a")}
+
+
+def test_scorers_are_offered_where_nothing_is_trained(offered):
+    scorers = {name for name, card in Registry().cards.items() if card.kind == "Scorer"}
+    assert {*offered("oodbench evaluate --scorers ")} == {*scorers, "all"}
+    assert offered("oodbench fit --scorer be") == ["best"]
+
+
+def test_suites_and_their_presets_settings_and_corruptions_are_offered(offered):
+    assert {*offered("oodbench run --suite ")} >= {*suite_files()}
+    assert offered("oodbench run --suite pacs --preset c") == ["cpu"]
+    assert offered("oodbench run --suite digits-c --setting un") == ["unseen-digits"]
+    assert offered("oodbench data show digits-c --corruption bl") == ["blur"]
+
+
+def test_data_sets_formats_and_metrics_are_offered(offered):
+    assert offered("oodbench data add mni") == ["mnist-c-files", "mnist"]
+    assert offered("oodbench data get mnist-") == ["mnist-c-files", "mnist-c"]
+    assert offered("oodbench table results --format la") == ["latex"]
+    assert offered("oodbench table results --metrics fpr95,aur") == [
+        f"fpr95,{name}" for name in METRICS if "aur" in name
+    ]
+    assert offered("oodbench list da") == ["datasets"]
+    assert offered("oodbench show kn") == ["knn"]
+
+
+def test_what_cannot_be_looked_up_offers_nothing_and_says_nothing(offered):
+    assert offered("oodbench run --suite nowhere.yaml --preset ") == []
+
+
+def test_without_argcomplete_a_shell_gets_no_answer_and_no_traceback(tmp_path):
+    (tmp_path / "argcomplete.py").write_text("raise ImportError('not installed')")
+    outcome = python("-m", "oodbench", _ARGCOMPLETE="1", COMP_LINE="oodbench r", PYTHONPATH=str(tmp_path))
+    assert (outcome.out, outcome.err) == ("", "") and outcome.status == 1
+
+
+def test_nothing_of_completion_is_imported_unless_a_shell_asks():
+    code = "import sys; from oodbench.cli import main; main(['list', 'networks']); print(*sys.modules)"
+    loaded = {*python("-c", code).out.split()}
+    assert "oodbench.cli.list" in loaded and not {"argcomplete", "oodbench.cli.completion"} & loaded
