@@ -148,7 +148,7 @@ def test_scores_of_other_images_do_not_pass_for_those_of_a_result(folders):
     other, into = folders
     theirs = made(other, data=DataRead(parts={"id": PartRead(4, "d", "o")}))
     outcome = oodbench("merge", other, "--into", into)
-    reason = "its raw scores are of 3 id images, and it was made with 4"
+    reason = "its raw scores are for 3 id images, and it was made with 4"
     assert (outcome.status, outcome.err) == (1, f"oodbench: not merged '{theirs.path}': {reason}\n")
 
 
@@ -166,7 +166,7 @@ def test_a_result_that_would_lead_out_of_the_folder_is_left(folders):
     result = made(other)
     result.path.write_text(as_json(replace(result, setting="../../..")))
     outcome = oodbench("merge", other, "--into", into)
-    assert outcome.status == 1 and "its suite or setting is no name of a folder" in outcome.err
+    assert outcome.status == 1 and "its suite or setting cannot name a folder" in outcome.err
     assert not into.exists()
 
 
@@ -233,8 +233,8 @@ def test_what_makes_no_sense_is_refused_in_one_line(folders):
     other, into = folders
     made(other), made(into / "inner")
     assert_refused(oodbench("merge", other, "--into", other), "is the folder to merge into; name another")
-    assert_refused(oodbench("merge", into / "inner", "--into", into), "lie one in the other; move one of them out")
-    assert_refused(oodbench("merge", into, "--into", into / "inner"), "lie one in the other")
+    assert_refused(oodbench("merge", into / "inner", "--into", into), "contains the other; move one of them out")
+    assert_refused(oodbench("merge", into, "--into", into / "inner"), "contains the other")
     assert_refused(oodbench("merge", other, other.parent / "no", "--into", into), "there is no results folder")
     assert_refused(oodbench("merge", other), "--into")
     assert_refused(oodbench("merge", "--into", into), "OTHER")
