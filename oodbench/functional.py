@@ -18,6 +18,7 @@ from oodbench.learning.functional import (
     principal_dim,
     short_features,
     squared_distances,
+    to_uniform,
     variance_dim,
     whitening,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "short_features",
     "squared_distances",
     "to_input",
+    "to_uniform",
     "unit",
     "variance_dim",
     "whitening",

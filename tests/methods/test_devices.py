@@ -116,6 +116,8 @@ WAITS = {
     "i-mixup": (DRAWN, {"sends by _to_copy", "sends by index"}),
     "sagnet": (DRAWN, {"sends by _to_copy"}),
     "mtl,embedding=published_noise": (DRAWN, {"sends by _to_copy"}),
+    "divoe": (DRAWN, {"sends by _to_copy"}),
+    "diversemix": ("draws, on the CPU, from what energies say", {"reads by _to_copy", "sends by _to_copy"}),
 }
 
 
@@ -262,6 +264,9 @@ ON_THE_CPU = {
     "mtl.MTL.train_across.loss": "drawn on the CPU, then sent",
     "sagnet.style_randomised": "drawn on the CPU, then sent",
     "sagnet.content_randomised": "drawn on the CPU, then sent",
+    "mixoe._cut": "numbers that the CPU needs",
+    "divoe.DivOE.loss": "drawn on the CPU, then sent",
+    "diversemix.DiverseMix.loss": "drawn on the CPU, then sent",
 }
 MAKERS = {"tensor", "zeros", "ones", "empty", "arange", "full", "eye", "linspace", "rand", "randn", "randint"}
 MAKERS |= {"randperm"}
