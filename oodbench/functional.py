@@ -25,6 +25,7 @@ from oodbench.learning.functional import (
 from oodbench.learning.gradients import HeadGradients
 from oodbench.learning.label_oracle import SEMANTIC
 from oodbench.learning.outputs import unit
+from oodbench.learning.prototypes import Prototypes, check_sphere, compactness, dispersion, projected
 from oodbench.learning.rows import to_input
 from oodbench.learning.wild_detection import detector_loss, linear_ood_head, wild_outputs, with_candidates
 
@@ -34,11 +35,15 @@ __all__ = [
     "HeadGradients",
     "Constraint",
     "Limits",
+    "Prototypes",
     "check_settings",
+    "check_sphere",
     "BatchNormMode",
     "class_means",
     "class_templates",
+    "compactness",
     "detector_loss",
+    "dispersion",
     "energy",
     "forward_both",
     "frozen_batch_norm",
@@ -50,6 +55,7 @@ __all__ = [
     "penalty_weight",
     "percentile",
     "principal_dim",
+    "projected",
     "short_features",
     "squared_distances",
     "to_input",

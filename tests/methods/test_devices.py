@@ -110,12 +110,15 @@ def train(trainer, watch):
 
 # Methods that wait at every step, and for what; each costs a GPU a little idle time and nothing else.
 DRAWN = "sends a few random numbers that the CPU has drawn"
+TURNS = "counts the rows of the largest class of a batch"
 WAITS = {
     "coral": ("torch.cov looks at its divisor", {"reads by equal"}),
     "mixup": (DRAWN, {"sends by _to_copy"}),
     "i-mixup": (DRAWN, {"sends by _to_copy", "sends by index"}),
     "sagnet": (DRAWN, {"sends by _to_copy"}),
     "mtl,embedding=published_noise": (DRAWN, {"sends by _to_copy"}),
+    "cider": (TURNS, {"reads by _local_scalar_dense"}),
+    "hypo": (TURNS, {"reads by _local_scalar_dense"}),
     "divoe": (DRAWN, {"sends by _to_copy"}),
     "diversemix": ("draws, on the CPU, from what energies say", {"reads by _to_copy", "sends by _to_copy"}),
 }
@@ -284,6 +287,7 @@ HOT = [
             "outputs",
             "loop",
             "precision",
+            "prototypes",
             "tuning",
         )
     ),
