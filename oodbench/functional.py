@@ -20,12 +20,14 @@ from oodbench.learning.functional import (
     principal_dim,
     short_features,
     squared_distances,
+    to_uniform,
     variance_dim,
     whitening,
 )
 from oodbench.learning.gradients import HeadGradients
 from oodbench.learning.label_oracle import SEMANTIC
 from oodbench.learning.outputs import unit
+from oodbench.learning.prototypes import Prototypes, check_sphere, compactness, dispersion, projected
 from oodbench.learning.rows import to_input
 from oodbench.learning.wild_detection import detector_loss, linear_ood_head, wild_outputs, with_candidates
 
@@ -36,12 +38,16 @@ __all__ = [
     "ClassQueues",
     "Constraint",
     "Limits",
+    "Prototypes",
     "check_settings",
+    "check_sphere",
     "BatchNormMode",
     "class_means",
     "class_templates",
+    "compactness",
     "detector_loss",
     "dirichlet_entropy",
+    "dispersion",
     "energy",
     "forward_both",
     "frozen_batch_norm",
@@ -53,9 +59,11 @@ __all__ = [
     "penalty_weight",
     "percentile",
     "principal_dim",
+    "projected",
     "short_features",
     "squared_distances",
     "to_input",
+    "to_uniform",
     "unit",
     "variance_dim",
     "whitening",

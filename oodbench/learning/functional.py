@@ -56,6 +56,11 @@ def logit_score(logits: Tensor, base: LogitScore) -> Tensor:
     return -logits.softmax(dim=-1).amax(dim=-1) if base == "msp" else generalized_entropy(logits)
 
 
+def to_uniform(logits: Tensor) -> Tensor:
+    """U(z) = log sum_k exp(z_k) - mean_k z_k, the cross-entropy to the uniform distribution, row by row."""
+    return logits.logsumexp(dim=-1) - logits.mean(dim=-1)
+
+
 def origin(weight: Tensor, bias: Tensor) -> Tensor:
     """o = -W^+ b, the feature whose logits are as near to 0 as any; ViM measures from there.
 

@@ -62,11 +62,16 @@ def outliers_teach(subject: Subject, problem: Toy) -> None:
     if not subject.card.needs & {"wild", "outliers"} or not takes_steps(subject, problem):
         return
     trainer = subject.make()
-    model, data = problem.start(trainer), problem.data_for(trainer)
-    loop = GradientLoop(problem.recipe(trainer), 0, torch.device("cpu"), oracle=problem.oracle_for(trainer))
-    torch.manual_seed(0)
-    trainer.train(model, data, loop)
-    require(loop.reached, "no step's loss has a gradient by the wild images or outliers; is a term detached, or zero?")
+    # Longer if need be: a hinge may cost nothing before a network from random weights is sure of something.
+    for epochs in (EPOCHS, 4 * EPOCHS):
+        model, data = problem.start(trainer), problem.data_for(trainer)
+        recipe, oracle = problem.recipe(trainer, epochs=epochs), problem.oracle_for(trainer)
+        loop = GradientLoop(recipe, 0, torch.device("cpu"), oracle=oracle)
+        torch.manual_seed(0)
+        trainer.train(model, data, loop)
+        if loop.reached:
+            return
+    raise Violation("no step's loss has a gradient by the wild images or outliers; is a term detached, or zero?")
 
 
 @rule("Trainer", "defaults", "an OOD head is there if and only if the trainer says that it adds one")

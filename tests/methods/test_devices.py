@@ -110,12 +110,17 @@ def train(trainer, watch):
 
 # Methods that wait at every step, and for what; each costs a GPU a little idle time and nothing else.
 DRAWN = "sends a few random numbers that the CPU has drawn"
+TURNS = "counts the rows of the largest class of a batch"
 WAITS = {
     "coral": ("torch.cov looks at its divisor", {"reads by equal"}),
     "mixup": (DRAWN, {"sends by _to_copy"}),
     "i-mixup": (DRAWN, {"sends by _to_copy", "sends by index"}),
     "sagnet": (DRAWN, {"sends by _to_copy"}),
     "mtl,embedding=published_noise": (DRAWN, {"sends by _to_copy"}),
+    "cider": (TURNS, {"reads by _local_scalar_dense"}),
+    "hypo": (TURNS, {"reads by _local_scalar_dense"}),
+    "divoe": (DRAWN, {"sends by _to_copy"}),
+    "diversemix": ("draws, on the CPU, from what energies say", {"reads by _to_copy", "sends by _to_copy"}),
 }
 
 
@@ -262,6 +267,9 @@ ON_THE_CPU = {
     "mtl.MTL.train_across.loss": "drawn on the CPU, then sent",
     "sagnet.style_randomised": "drawn on the CPU, then sent",
     "sagnet.content_randomised": "drawn on the CPU, then sent",
+    "mixoe._cut": "numbers that the CPU needs",
+    "divoe.DivOE.loss": "drawn on the CPU, then sent",
+    "diversemix.DiverseMix.loss": "drawn on the CPU, then sent",
 }
 MAKERS = {"tensor", "zeros", "ones", "empty", "arange", "full", "eye", "linspace", "rand", "randn", "randint"}
 MAKERS |= {"randperm"}
@@ -279,6 +287,7 @@ HOT = [
             "outputs",
             "loop",
             "precision",
+            "prototypes",
             "tuning",
         )
     ),
