@@ -62,7 +62,6 @@ clean:
 	-$(PIP) --editable ".[ray]"  # tests of it are skipped, with the reason, where it cannot be had
 	touch $@
 
-.PHONY: docs notebooks
 # The documentation site, into build/site. Nothing is fetched while it is built, nor by a browser that shows it.
 docs: .venv/installed-docs
 	$(BIN)/python docs/builder/pages.py build
