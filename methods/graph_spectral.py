@@ -2,7 +2,7 @@
 
 Augmented images are the nodes of a graph. Two are joined as likely as they are views of one image (weight eta_u) or of
 two labeled images of one class (eta_l). The loss below is least where features are a spectral embedding of that graph,
-in which covariate-shifted images lie near their class and semantic ones apart. A linear head is then trained on it.
+in which covariate-shifted images lie near their class and semantic ones apart. Cross-entropy then fine-tunes it.
 
 The loss:
 
@@ -32,7 +32,7 @@ class GraphSpectral(Trainer):
 
     eta_l: float = 0.5  # weight of edges between labeled images of a class
     eta_u: float = 2.0  # weight of edges between views of an image
-    form: Literal["reference", "paper"] = "reference"  # the released code's loss, or the text's; see `spectral_loss`
+    form: Literal["paper", "reference"] = "paper"  # reference: as the released code weighs L4; see `spectral_loss`
     head_epochs: int = 20  # of the second stage, the cross-entropy
     head_lr: float = 0.005  # of the second stage
 
