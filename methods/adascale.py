@@ -4,8 +4,10 @@ The distribution of Q' is that of ID validation images, at most 5000 of them, as
 
 The new logits, which are then scored:
 
-    z' = W (f exp r_p) + b, where r_p is SCALE's r at the percentile p = p_min + (1 − F(Q')) (p_max − p_min)
-    Q' = λ Q + C_o, and F is the distribution of Q' on validation images
+    variant a: z' = W (f exp r) + b    variant l: z' = r² z, where r is SCALE's, of max(0, f),
+    at the percentile p_min + (1 − F(Q')) (p_max − p_min), and F is the distribution function of Q' on validation images
+    Q' = λ Q + C_o, where Q sums |f*_j − f_j| over the largest 1 % of the f_j, C_o sums max(0, f*_j) over 5 %,
+    and f* are the features after a step of ε sign(∇_x max_k z_k) in the share o of pixels where the gradient is least
 """
 
 from dataclasses import dataclass

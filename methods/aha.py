@@ -6,7 +6,7 @@ dense. Half of the budget finds that rank by a noisy binary search, the other ha
 The loss:
 
     L = CE on labeled images + CE on wild images that were given a class
-    + λ × (logistic loss of the head g(f), labeled images against wild images that were called semantic)
+    + weight × (logistic loss of the linear OOD head g(f), labeled images against wild images that were called semantic)
 """
 
 import math

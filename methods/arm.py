@@ -7,6 +7,7 @@ time it comes from the images of the batch, so predictions depend on those.
 The loss:
 
     L = CE(z([x, c_e]), y), where c_e is the mean output of the context network over the images of environment e
+    in the batch
 """
 
 from dataclasses import dataclass

@@ -5,8 +5,9 @@ features after a ReLU are exactly 0, and which zeros count among the k largest w
 
 The new logits, which are then scored:
 
-    z' = W f' + b, where f'_j is 0 unless f_j is one of the k largest of its row, and otherwise
-    b: f'_j = Σ_i f_i / (number kept)    s: f'_j = f_j exp(Σ_i f_i / Σ_(i kept) f_i)    p: f'_j = f_j
+    z' = W f' + b, where f'_j is 0 unless f_j is one of the k = d − round(d percentile / 100) largest of d features
+    variant b: f'_j = Σ_i f_i / (number kept)    variant p: f'_j = f_j
+    variant s: f'_j = f_j exp r, where r = Σ_i f_i / (sum of the k largest f_i)
 """
 
 from dataclasses import dataclass

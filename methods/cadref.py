@@ -5,8 +5,9 @@ A class that is predicted for no training row has the mean of its own rows, one 
 
 The score:
 
-    s = e⁺ / L + e⁻ / mean(L), where L = log Σ_k exp z_k and, with e = f − μ_ŷ,
+    s = e⁺ / L + e⁻ / mean(L), where L = log Σ_k exp z_k, mean(L) is over training images and, with e = f − μ_ŷ,
     e⁺ = Σ_j max(0, e_j sign w_ŷj) / ‖f‖₁    e⁻ = Σ_j max(0, −e_j sign w_ŷj) / ‖f‖₁
+    Here μ_k is the mean of training features that are predicted as k, whatever their label.
 """
 
 from dataclasses import dataclass

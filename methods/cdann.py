@@ -4,7 +4,7 @@ As in DomainBed.
 
 The objective:
 
-    as DANN, with D(f + v_y), where v_y is learned for each class, and every class weighs the same in L_D
+    as DANN, with D(f + v_y), where v_y is learned with D for each class, and every class weighs the same in CE(D, e)
 """
 
 from collections.abc import Sequence

@@ -4,6 +4,13 @@ ICLR 2023.
 The loss is of unit projections of the features, behind two layers that nothing reads afterwards; KNN reads the features
 themselves. Those who classify with the network get a linear probe: the head is trained beside the rest, by
 cross-entropy on features that it sends no gradient to.
+
+The loss:
+
+    L = w CE(V u / τ, y) + mean_k log(Σ_(j≠k) exp(v_k·v_j / τ) / (K − 1)) + CE(z, y), where u is the unit projection,
+    the rows v_k of V are the prototypes of K classes, and each row of the batch moves the one of its class to
+    the unit vector along m v_y + (1 − m) u, with momentum m
+    Gradients reach the projection through u in the first term and through the moves of this batch in the second.
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,8 @@
 
 The score:
 
-    s = ‖Rᵀ(u − mean(u))‖, where u = f / ‖f‖ and R spans what is outside the principal space of training u
+    s = ‖Rᵀ(u − mean(u))‖, where u = f / ‖f‖, mean(u) is over training images,
+    and the columns of R are the principal directions of training u except the q leading ones
 """
 
 import math

@@ -5,7 +5,7 @@ As in DomainBed: the means are aligned as well as the covariances, and both are 
 The loss:
 
     L = CE + γ mean over pairs of environments of [mean((μ_a − μ_b)²) + mean((C_a − C_b)²)],
-    where μ and C are mean and covariance of an environment's features
+    where μ and C are mean and unbiased covariance of an environment's features
 """
 
 from dataclasses import dataclass

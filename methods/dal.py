@@ -4,6 +4,12 @@ Detection, NeurIPS 2023: Distributional-Augmented OOD Learning.
 Outlier exposure at the worst outliers near those at hand. The search moves features only, so that it costs products
 with the head and no pass through the network. It starts from a perturbation of 0; the released code starts from random
 numbers below 0.0001, and measures the perturbation before its last step.
+
+The loss:
+
+    L = CE(z, y) + weight × mean_out U(W (f + δ) + b), where U(z) = log Σ_k exp z_k − mean_k z_k and z = W f + b
+    δ climbs the gradient of U(W (f + δ) + b) − γ mean_j |δ_j|, image by image, in steps of one length, and is then a
+    constant; each batch adds β (mean |δ| − ρ) to γ, which stays within [0, gamma_max]
 """
 
 from dataclasses import dataclass

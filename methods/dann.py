@@ -3,6 +3,7 @@
 The objective:
 
     discriminator: L_D = CE(D(f), e) + ρ mean(‖∇_f CE(D(f), e)‖²)    network: L = CE(z, y) − λ L_D
+    where D(f) are the discriminator's logits, e is the environment of an image, and the gradient is image by image
 """
 
 from collections.abc import Sequence

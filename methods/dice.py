@@ -2,7 +2,7 @@
 
 The new logits, which are then scored:
 
-    z' = (W ∘ M) f + b, where M_kj is 1 if W_kj mean(f_j) is above the p-th percentile, else 0
+    z' = (W ∘ M) f + b, where M_kj is 1 if W_kj μ_j is above the given percentile of all such products, else 0
 """
 
 from dataclasses import dataclass

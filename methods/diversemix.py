@@ -1,7 +1,13 @@
 """H. Yao et al., Out-Of-Distribution Detection with Diversification (Provably), NeurIPS 2024.
 
 Pairs of outliers are mixed, each pair with more of the outlier that the network takes for ID, since its energy is
-lower. Energies are those of the network with the running statistics of batch normalization.
+lower. Energies that decide on shares are those with the running statistics of batch normalization.
+
+The loss:
+
+    L = CE(z, y) + weight × [mean_ID max(0, E − m_in)² + mean_mix max(0, m_out − E)²], where E = −log Σ_k exp z_k
+    A mixture is l o + (1 − l) o' of two outliers, where l ~ Beta(α c + 0.01, α (1 − c) + 0.01), drawn for each pair,
+    c = σ((E(o') − E(o)) / T), and no gradient passes through c
 """
 
 from dataclasses import dataclass

@@ -3,6 +3,12 @@ NeurIPS 2023.
 
 A part of the outliers is moved, within a small distance in pixels, to where outlier exposure costs more. While they
 are moved, batch normalization uses its running statistics and leaves them.
+
+The loss:
+
+    L = CE(z, y) + λ mean_out U, where U = log Σ_k exp z_k − mean_k z_k
+    Each step moves a share of the outliers o by ε/4 sign(∇_o U), within ε of where o was and within [0, 1]; the loss
+    takes the moved outliers as constants.
 """
 
 from dataclasses import dataclass

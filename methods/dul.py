@@ -6,7 +6,8 @@ learning makes the distribution over predictions uncertain instead and keeps the
 The loss:
 
     L = CE(z, y) + λ [mean_out max(0, h_0 + m_out − h)^τ + mean_ID max(0, h − h_0 − m_in)^τ] + γ mean_out KL(p ‖ p_0),
-    where h is the Dirichlet entropy, and h_0 and p_0 are those of the starting weights
+    where h is the differential entropy of the Dirichlet distribution with parameters max(0, z_k) + 1, as in the scorer
+    dirichlet-entropy, and h_0 and p_0 are h and p by the starting weights
 """
 
 from copy import deepcopy

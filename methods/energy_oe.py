@@ -2,7 +2,8 @@
 
 The loss:
 
-    L = CE(z, y) + λ [mean_ID max(0, E − m_in)² + mean_out max(0, m_out − E)²], where E = −log Σ_k exp z_k
+    hinge: L = CE(z, y) + weight × [mean_ID max(0, E − m_in)² + mean_out max(0, m_out − E)²], where E = −log Σ_k exp z_k
+    logistic: L = CE(z, y) + weight × (logistic loss of b − w E, labeled images against outliers), with w and b learned
 """
 
 from dataclasses import dataclass

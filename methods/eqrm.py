@@ -6,8 +6,8 @@ that probability; it is read off a kernel density estimate.
 
 The loss:
 
-    L = mean_e R_e while warming up, then the α-quantile of a kernel density estimate of the R_e,
-    where R_e is the cross-entropy in environment e
+    L = mean_e R_e while warming up, then L = q with mean_e Φ((q − R_e) / h) = α, where R_e is CE in environment e,
+    Φ is the normal distribution function, h = 1.06 s n^(−1/5), and s is the standard deviation of the n risks R_e
 """
 
 import math

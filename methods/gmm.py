@@ -4,7 +4,8 @@ On the features of any network: the paper's own has spectral normalization and i
 
 The score:
 
-    s = −log Σ_k (n_k / N) N(f; μ_k, Σ_k)
+    s = −log Σ_k (n_k / n) N(f; μ_k, C_k + ridge I), where N is the normal density, n_k of the n training images are
+    of class k, and C_k is the covariance of their features
 """
 
 import math

@@ -4,7 +4,7 @@ In closed form, without a backward pass: the gradient by the weights of the head
 
 The score:
 
-    s = −‖f‖₁ Σ_k |1 − K p_k|
+    s = −‖f‖₁ Σ_k |1 − K p_k|, where p = softmax(z / T)
 """
 
 from dataclasses import dataclass

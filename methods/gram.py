@@ -7,8 +7,9 @@ deviation of each layer by its mean on held-out ID images, so that layers count 
 
 The score:
 
-    s = Σ_p δ_p / mean(δ_p), where δ_p is how far the row sums of order p leave their range [min, max] in class ŷ,
-    in units of the bound they pass, and the mean is over validation images
+    s = Σ_i δ_i / mean(δ_i) over the orders i, where the mean is over validation images and δ_i sums over channels
+    how far the row sums of order i leave their range [min, max], in units of the bound they pass
+    The range is that of training images that are predicted as ŷ.
 """
 
 from dataclasses import dataclass

@@ -7,8 +7,11 @@ in which covariate-shifted images lie near their class and semantic ones apart. 
 The loss:
 
     L = −2 η_l L1 − 2 η_u L2 + η_l² L3 + 2 η_l η_u L4 + η_u² L5, with 4 for 2 before L4 in the reference form,
-    where L1 and L2 are mean products of the features of two views of one class and of one image,
-    and L3, L4 and L5 are mean squared products of labeled, of mixed and of wild pairs
+    where f, f' are the features of two views, scaled back to length 1 where they are longer, and
+    L1 = Σ_k mean f·f' over pairs of class k    L2 = mean f·f' over two views of one image
+    L3 = Σ_k Σ_j mean (f·f')² over pairs of classes k and j    L4 = Σ_k mean (f·f')² over class k and wild images
+    L5 = mean (f·f')² over pairs of wild images
+    L2 is over labeled and wild images, in the reference form over wild ones; no image meets itself in L3 and L5.
 """
 
 from dataclasses import dataclass, replace

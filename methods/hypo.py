@@ -3,6 +3,13 @@
 This is the form without domains, as for CIFAR-10. A prediction is the prototype v_k nearest to the unit projection of
 the features. With a linear projection P f + c, the nearest one has the largest v_k . (P f + c), which is linear in the
 features. The head is therefore not trained: it becomes W = V P and b = V c. Its logits are not divided by tau.
+
+The loss:
+
+    L = w CE(V u / τ, y) + mean_k log(Σ_(j≠k) exp(v_k·v_j / τ) / (K − 1)), where u is the unit projection,
+    the rows v_k of V are the prototypes of K classes, and each row of the batch moves the one of its class to
+    the unit vector along m v_y + (1 − m) u, with momentum m
+    Gradients reach the projection through u in the first term and through the moves of this batch in the second.
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,10 @@
 
 The loss:
 
-    L = mean_e R_e + λ mean_e (d/ds R_e(s z) at s = 1)², where R_e is the cross-entropy in environment e
+    L = mean_e R_e + λ mean_e (d/ds R_e(s z) at s = 1)², where R_e is CE in environment e, the square is estimated by
+    the product of the derivatives on even and on odd rows, and λ is 1 while warming up
+    With Adam, L is divided by max(1, λ). With SGD, λ is lowered until the gradient of λ times the penalty by z is at
+    most as long as that of mean_e R_e.
 """
 
 from dataclasses import KW_ONLY, dataclass

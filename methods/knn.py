@@ -2,7 +2,7 @@
 
 The score:
 
-    s = ‖u − u_(k)‖, where u = f / ‖f‖ and u_(k) is the k-th nearest of the training rows
+    s = ‖u − u_(k)‖, where u = f / ‖f‖ and u_(k) is the k-th nearest u of a training image
 """
 
 from dataclasses import dataclass

@@ -4,7 +4,8 @@ Where all logits are low enough that the energy is positive, a larger factor mak
 
 The new logits, which are then scored:
 
-    z' = r² z, where r = Σ_j f_j / (sum of the k largest f_j)
+    z' = r² z, where r = Σ_j a_j / (sum of the k largest a_j), a = max(0, f),
+    and k = d − round(d percentile / 100) of d features
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,11 @@
-"""K. Lee et al., A Simple Unified Framework for Detecting Out-of-Distribution Samples, NeurIPS 2018.
+"""K. Lee et al., A Simple Unified Framework for Detecting Out-of-Distribution Samples and Adversarial Attacks,
+NeurIPS 2018.
 
 On penultimate features alone, without the input step unless asked for.
 
 The score:
 
-    s = min_k (f − μ_k)ᵀ Σ⁻¹ (f − μ_k) / 2
+    s = min_k (f − μ_k)ᵀ Σ⁻¹ (f − μ_k) / 2, where Σ = mean((f − μ_y)(f − μ_y)ᵀ), the covariance within classes
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,8 @@
 
 The score:
 
-    s = min_k (u − μ_k)ᵀ Σ⁻¹ (u − μ_k) / 2, where u = f / ‖f‖ and μ_k, Σ are of training u
+    s = min_k (u − μ_k)ᵀ Σ⁻¹ (u − μ_k) / 2, where u = f / ‖f‖, μ_k is the mean of training u of class k,
+    and Σ = mean((u − μ_y)(u − μ_y)ᵀ), their covariance within classes
 """
 
 from dataclasses import dataclass

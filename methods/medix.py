@@ -5,8 +5,11 @@ SAL's pipeline around another center: the median of all gradients, coordinate by
 
 The loss:
 
-    L = CE(z, y) + λ × (logistic loss of the head g(f), labeled images against candidates), where a wild image is a
-    candidate if its (v·(∇ − median ∇))² is above that of a share `kept` of labeled images
+    L = CE(z, y) + weight × (logistic loss of the linear OOD head g(f), labeled images against candidates)
+    A wild image is a candidate if its (v·(∇ − c))² is above that of a share `kept` of labeled images, where ∇ is the
+    gradient of CE by W of z = W f + b before the training, with the predicted class as the label of a wild image,
+    c is the median ∇ of all images, labeled and wild, and v is the first right singular vector of the rows ∇ − c
+    of wild images
 """
 
 from dataclasses import dataclass

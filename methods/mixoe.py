@@ -4,6 +4,12 @@ Detection in Fine-grained Environments, WACV 2023.
 The confidence is to fall linearly from a labeled image to an outlier. The defaults are those of OpenOOD; the released
 code of the authors draws from Beta(1, 1). Both pass labeled images and mixtures one after the other, so that batch
 normalization has statistics of each; here `bn_mode` says whose they are, as in OE.
+
+The loss:
+
+    L = CE(z, y) + weight × [l CE(z(x'), y) + (1 − l) mean U(z(x'))], where U(z) = log Σ_k exp z_k − mean_k z_k,
+    l ~ Beta(α, β), and x' mixes l of an image x with 1 − l of an outlier o: mixup has x' = l x + (1 − l) o,
+    and CutMix replaces a box of x by that of o, where l then becomes the share of pixels that is left of x
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 The loss:
 
-    L = λ CE(z(x'), y_i) + (1 − λ) CE(z(x'), y_j), where x' = λ x_i + (1 − λ) x_j and λ ~ Beta(α, α)
+    L = λ CE(z(x'), y_i) + (1 − λ) CE(z(x'), y_j), where x' = λ x_i + (1 − λ) x_j and λ ~ Beta(α, α), once per batch
 """
 
 from dataclasses import dataclass

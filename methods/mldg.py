@@ -5,7 +5,8 @@ the gradient here. Second derivatives are left out.
 
 The loss:
 
-    L = mean over pairs of environments (i, j) of [R_i(θ) + β R_j(θ')], where θ' is θ after a step on R_i
+    L = mean over pairs of environments (i, j) of [R_i(θ) + β R_j(θ')], where R_e is CE in environment e,
+    θ' is θ after a step of the optimizer on R_i, and the gradient of R_j is that by θ'
 """
 
 from dataclasses import dataclass

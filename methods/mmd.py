@@ -3,7 +3,7 @@
 The loss:
 
     L = CE + γ mean over pairs of environments of [k(a, a) + k(b, b) − 2 k(a, b)],
-    where k(a, b) is the mean of Σ_g exp(−g ‖f_a − f_b‖²)
+    where k(a, b) is the mean of Σ_g exp(−g ‖f_a − f_b‖²) over all rows of a and of b, and g = 10⁻³, 10⁻², …, 10³
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""D. Hendrycks and K. Gimpel, A Baseline for Detecting Misclassified and Out-of-Distribution Examples, ICLR 2017.
+"""D. Hendrycks and K. Gimpel, A Baseline for Detecting Misclassified and Out-of-Distribution Examples in Neural
+Networks, ICLR 2017.
 
 The score:
 

@@ -5,7 +5,8 @@ depend on the images that come with an image.
 
 The loss:
 
-    L = Σ_e CE(head([f, m_e]), y), where m_e follows the mean feature of environment e
+    L = Σ_e CE(head([f, m_e]), y), where m_e = ema × (mean f of environment e in the batch) + (1 − ema) × (m_e before,
+    a constant)
 """
 
 from dataclasses import dataclass

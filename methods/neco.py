@@ -2,7 +2,8 @@
 
 The score:
 
-    s = −(‖Pᵀ g‖ / ‖g‖) max_k z_k, where g is the standardized f and P spans the principal space
+    s = −(‖Pᵀ g‖ / ‖g‖) max_k z_k, where g_j = (f_j − μ_j) / (standard deviation of f_j) by training images,
+    and the columns of P are the leading principal directions of training g
 """
 
 from dataclasses import dataclass

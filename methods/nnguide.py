@@ -4,7 +4,7 @@ The bank is every training row, where the paper draws a sample of a large traini
 
 The score:
 
-    s = −L · mean of the k largest cos(f, f_i) L_i over training rows i, where L = log Σ_k exp z_k
+    s = −L · mean of the k largest cos(f, f_i) L_i over training images i, where L = log Σ_j exp z_j
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,7 @@ Help Out-of-Distribution Detection?, ICLR 2024.
 
 The score:
 
-    s = g(f), where g is the head that the trainer has learned
+    s = g(f), where g is the OOD head that the trainer has learned, without a logistic function behind it
 """
 
 from dataclasses import dataclass

@@ -3,8 +3,8 @@ NeurIPS 2021.
 
 The score:
 
-    s = log Σ_k [p_k / (p_k + (1 − p_k) p_k^g)] / log K, where p is that of the unit feature u = f / ‖f‖
-    g = h / (1 + h) and h = uᵀ (XᵀX)⁺ u, where the rows of X are the unit features of training images
+    s = log(Σ_k p_k / (p_k + (1 − p_k) p_k^g)) / log K, where p = softmax(W u + b) and u = f / ‖f‖
+    g = h / (1 + h) and h = uᵀ (XᵀX)⁺ u, where the rows of X are the u of training images
 """
 
 import math

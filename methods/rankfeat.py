@@ -6,7 +6,8 @@ a power iteration from random numbers.
 
 The new logits, which are then scored:
 
-    z' = W pool(X − σ_1 u_1 v_1ᵀ) + b, where X is the feature map and σ_1 its largest singular value
+    z' = W pool(X − u uᵀ X) + b, where X is the feature map as a matrix, channels by pixels, and u its first left
+    singular vector
 """
 
 from dataclasses import dataclass

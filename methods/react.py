@@ -2,7 +2,7 @@
 
 The new logits, which are then scored:
 
-    z' = W min(f, c) + b, where c is the p-th percentile of all training features
+    z' = W min(f, c) + b, where c is the given percentile of all entries of training features
 """
 
 from dataclasses import dataclass

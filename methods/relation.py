@@ -3,7 +3,7 @@ NeurIPS 2023.
 
 The score:
 
-    s = −Σ_i a_i^q over training rows i with a_i above the threshold, where a_i = cos(f, f_i) p·p_i
+    s = −Σ_i a_i^q over training images i with a_i above the threshold, where a_i = cos(f, f_i) (p·p_i)
 """
 
 from dataclasses import dataclass

@@ -4,7 +4,8 @@ The paper's own ablation: the residual without the energy.
 
 The score:
 
-    s = ‖Rᵀ(f − o)‖, where R spans what is outside the principal space, and W o + b is as near to 0 as any
+    s = ‖Rᵀ(f − o)‖, where o = −W⁺ b, and the columns of R are the eigenvectors of mean((f − o)(f − o)ᵀ) over training
+    images except those of the D largest eigenvalues
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,8 @@
 
 The score:
 
-    s = min_k (f − μ_k)ᵀ Σ⁻¹ (f − μ_k) − (f − μ_0)ᵀ Σ_0⁻¹ (f − μ_0), where μ_0 and Σ_0 are of all training rows
+    s = min_k (f − μ_k)ᵀ Σ⁻¹ (f − μ_k) − (f − μ_0)ᵀ Σ_0⁻¹ (f − μ_0), where Σ = mean((f − μ_y)(f − μ_y)ᵀ) is the
+    covariance within classes, and μ_0 and Σ_0 are mean and covariance of all training features
 """
 
 from dataclasses import dataclass

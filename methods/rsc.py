@@ -2,7 +2,8 @@
 
 The loss:
 
-    L = CE(head(f ∘ (1 − m)), y), where m marks the muted features
+    L = CE(head(f ∘ (1 − m)), y), where m_j is 1 for the share f_drop of features whose weights for class y in the head
+    are largest, in the share b_drop of images where p_y falls most when these are set to 0, and else 0
 """
 
 from dataclasses import dataclass

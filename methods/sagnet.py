@@ -4,6 +4,7 @@ The objective:
 
     in turn: CE(head(SR(f)), y) by body and head; CE(style(CR(f)), y) by the style head;
     w_adv CE(style(CR(f)), uniform) by the body, where SR mixes the styles of rows and CR swaps their contents
+    A row's style is the mean and variance of its features; its content is what is left when both are normalized.
 """
 
 from dataclasses import dataclass

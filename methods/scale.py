@@ -3,6 +3,7 @@
 The new logits, which are then scored:
 
     z' = W (f exp r) + b, where r = Σ_j f_j / (sum of the k largest f_j)
+    and k = d − round(d percentile / 100) of d features
 """
 
 from dataclasses import dataclass

@@ -6,7 +6,8 @@ stays low; the margin asks the labeled images for more than that, and covariate-
 
 The objective:
 
-    min mean_wild σ(−w E)  subject to  mean_ID σ(w (E − η)) ≤ α  and  CE ≤ τ, where E = −log Σ_k exp z_k
+    min mean_wild σ(−w E)  subject to  mean_ID σ(w (E − η)) ≤ α  and  CE ≤ τ, where E = −log Σ_k exp z_k,
+    w > 0 is learned, and τ is `risk` times the CE of the starting weights
 """
 
 from dataclasses import dataclass, replace

@@ -7,8 +7,9 @@ weighted risks uphill.
 
 The loss:
 
-    L = mean_e R_e(θ) + Σ_e q_e [R_e(θ + ρ g / ‖g‖) − R_e(θ)], where g is the gradient of mean_e R_e,
-    and each step multiplies q_e by exp(η R_e) and divides by the sum of all
+    L = mean_e R_e(θ) + Σ_e q_e [R_e(θ + ρ g / ‖g‖) − R_e(θ)], where R_e is CE in environment e, g is the gradient
+    of mean_e R_e, and each step multiplies q_e by exp(η R_e) and divides by the sum of all; the bracket's R_e(θ) and
+    ρ g / ‖g‖ are constants
 """
 
 from collections.abc import Iterator

@@ -3,7 +3,7 @@
 
 The loss:
 
-    L = CE(W f / (τ ‖f‖) + b, y)
+    L = CE(W f / (τ ‖f‖) + b, y), where W and b are the head's; the trained network has z = W f / τ + b
 """
 
 from dataclasses import dataclass

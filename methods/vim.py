@@ -2,8 +2,9 @@
 
 The score:
 
-    s = α ‖Rᵀ(f − o)‖ − log Σ_k exp z_k, where R spans what is outside the principal space
-    α = mean(max_k z_k) / mean(‖Rᵀ(f − o)‖) over training images
+    s = α ‖Rᵀ(f − o)‖ − log Σ_k exp z_k, where o = −W⁺ b, and the columns of R are the eigenvectors of
+    mean((f − o)(f − o)ᵀ) except those of the D largest eigenvalues
+    α = mean(max_k z_k) / mean(‖Rᵀ(f − o)‖), and all means are over training images
 """
 
 from dataclasses import dataclass

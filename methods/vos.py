@@ -5,7 +5,10 @@ energy tells them from the labeled images, whose gradient reaches the whole netw
 
 The loss:
 
-    L = CE(z, y) + λ × (logistic loss of the weighted energy, labeled images against virtual outliers)
+    L = CE(z, y) + weight × (logistic loss of a log Σ_k max(0, ω_k) exp z_k + c, labeled images against virtual
+    outliers, in one mean over both), where ω, a and c are learned, and the second term is 0 before `start`
+    A virtual outlier is the least likely of many draws from N(μ_k, C + 10⁻⁴ I), where μ_k is the mean of class k and
+    C is the covariance within classes, both of the latest features
 """
 
 from dataclasses import dataclass

@@ -5,7 +5,8 @@ quantiles are those of all features, or what is low becomes the quantile.
 
 The new logits, which are then scored:
 
-    z' = W f' + b, where f'_j is 0 below α_j, β_j above β_j, and f_j + γ between the two
+    z' = W f' + b, where f'_j is 0 for f_j < α_j, β_j for f_j > β_j, and f_j + γ between the two,
+    and α_j and β_j are the percentiles low and high of f_j in training
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 The loss:
 
-    L = mean_e R_e + λ Var_e(R_e), where R_e is the cross-entropy in environment e
+    L = mean_e R_e + λ mean_e (R_e − mean_e R_e)², where R_e is CE in environment e, and λ is 1 while warming up
 """
 
 from dataclasses import KW_ONLY, dataclass
