@@ -84,8 +84,8 @@ class SAL(Trainer):
         """For each class, only its own row of the gradient, and labeled images on their own singular vector."""
         tau, known = torch.zeros_like(wild.features[:, 0]), torch.zeros_like(labelled.features[:, 0])
         for k in range(labelled.errors.shape[1]):
-            rows, of_k = HeadGradients(labelled.errors[:, [k]], labelled.features), y == k
-            wild_rows, as_k = HeadGradients(wild.errors[:, [k]], wild.features), predicted == k
+            rows, of_k = HeadGradients(labelled.errors[:, k : k + 1], labelled.features), y == k
+            wild_rows, as_k = HeadGradients(wild.errors[:, k : k + 1], wild.features), predicted == k
             own, theirs = rows.some(of_k), wild_rows.some(as_k)
             if len(own.features) == 0:  # a class that no labeled image is of has no gradient to compare with
                 continue

@@ -198,11 +198,22 @@ def test_type_checkers_see_exactly_what_is_public():
 
 def test_functional_is_all_of_functional():
     from oodbench import functional
-    from oodbench.learning import bank, constraints, outputs
+    from oodbench.learning import (
+        bank,
+        class_queues,
+        constraints,
+        gradients,
+        label_oracle,
+        outputs,
+        prototypes,
+        rows,
+        wild_detection,
+    )
     from oodbench.learning import functional as ours
 
     defined = {name for name, value in vars(ours).items() if getattr(value, "__module__", "") == ours.__name__}
     assert {name for name in defined if not name.startswith("_")} <= set(functional.__all__)
+    homes = (ours, constraints, outputs, bank, class_queues, gradients, prototypes, rows, wild_detection, label_oracle)
     for name in functional.__all__:
-        home = next(each for each in (ours, constraints, outputs, bank) if hasattr(each, name))
+        home = next(each for each in homes if hasattr(each, name))
         assert getattr(functional, name) is getattr(home, name)

@@ -23,7 +23,8 @@ from scipy import stats
 import oodbench
 from oodbench.errors import UserError
 from oodbench.report import spread
-from oodbench.report.tables import DEFAULT_METRICS, display_of
+from oodbench.report.names import method_name
+from oodbench.report.tables import DEFAULT_METRICS
 from oodbench.results.result import Result
 
 ROOT = Path(__file__).parents[2]
@@ -104,7 +105,7 @@ def problems(readme: str, folder: Path, seeds: Sequence[int] | None = None) -> l
     cells = len(METHODS) * len(DEFAULT_METRICS)
     for method in METHODS:
         runs = [each for each in ran if each.method == method and (seeds is None or each.seed in seeds)]
-        name = display_of(runs[0])
+        name = method_name(runs[0].config.method)
         for metric, there, here in zip(DEFAULT_METRICS, ours[name], means(now)[name], strict=True):
             allowed = _allowed(runs, metric, cells)
             if abs(there - here) > allowed:

@@ -45,7 +45,7 @@ BACKWARD = {"odin", "adascale"}  # those that differentiate by the input
 def closed_form() -> list[Component]:
     """Every scorer of the registry that needs one pass and nothing else of the network."""
     cards = Registry().cards.values()
-    chosen = [card for card in cards if card.kind == "Scorer" and "feature-maps" not in card.needs]
+    chosen = [card for card in cards if card.kind == "Scorer" and card.needs.isdisjoint({"feature-maps", "ood-head"})]
     return [Component(card) for card in chosen if card.name not in BACKWARD]
 
 

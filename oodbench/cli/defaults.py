@@ -56,7 +56,7 @@ class Used:
         for name, default in self.defaults.items():
             for value in default.value if isinstance(default.value, list) else [default.value]:
                 for spelled in (str(value), os.path.abspath(str(value))):
-                    if f"'{spelled}" in message or message.startswith((f"{spelled} ", f"{spelled}:")):
+                    if f"'{spelled}" in message or message.startswith((f"--{name} {spelled} ", f"{spelled}:")):
                         return f"{message}; the default for {name} came from {default.origin}"
         return message
 

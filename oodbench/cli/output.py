@@ -21,7 +21,10 @@ from oodbench.files import CannotWrite
 # For what Unicode itself does not take apart. Each is as wide as what it stands for, where tables have it.
 STAND_INS = {
     "↑": "^", "↓": "v", "→": "->", "←": "<-", "×": "x", "±": "+/-", "−": "-", "–": "-", "—": "-",
-    "≤": "<=", "≥": ">=", "η": "eta", "π": "pi", "‘": "'", "’": "'", "“": '"', "”": '"',
+    "≤": "<=", "≥": ">=", "≠": "!=", "‖": "||", "·": ".", "∘": "o", "∇": "grad ", "…": "...", "ŷ": "y^",
+    "Γ": "Gamma", "Σ": "Sum", "Φ": "Phi", "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "eps", "η": "eta",
+    "θ": "theta", "λ": "lambda", "μ": "mu", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "ψ": "psi", "ω": "omega",
+    "‘": "'", "’": "'", "“": '"', "”": '"',
 }  # fmt: skip
 
 

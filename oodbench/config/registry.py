@@ -143,6 +143,13 @@ def read_by_scorers() -> dict[str, str]:
     return {card.name: card.reads for card in cards if card.is_ours and card.reads is not None}
 
 
+@cache
+def outlier_trainers() -> frozenset[str]:
+    """The trainers of oodbench itself that need outliers, by name."""
+    cards = Registry().cards.values()
+    return frozenset(card.name for card in cards if card.is_ours and "outliers" in card.needs)
+
+
 def distributions(trainer: Card) -> dict[str, Distribution]:
     """What a random search draws a trainer's hyperparameters from, by TRAINER.NAME."""
     drawn_from = {}

@@ -5,12 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from oodbench.config.registry import outlier_trainers
 from oodbench.config.suite import NONE
 from oodbench.report.numbers import Number
 from oodbench.results import statistics
 from oodbench.results.measurement import Measurement, Runs
 from oodbench.results.metrics import Metric
 from oodbench.results.resampling import splits_of
+from oodbench.results.result import WILD_MIXTURE, Result
 from oodbench.results.samples import Interval, Sample, interval_of_rate
 
 BELOW_CHANCE = "below 50 is worse than chance: ID images tend to score higher than semantic OOD images"
@@ -69,7 +71,7 @@ def notes_of(runs: Runs) -> list[str]:
     few = [count for each in runs.ok if isinstance(count := each.result.notes.get("few_validation"), int)]
     if few:
         notes.append(f"fitted on as few as {min(few)} ID validation images per class")
-    outliers = dict.fromkeys(str(each.result.notes["outliers"]) for each in runs.ok if "outliers" in each.result.notes)
+    outliers = dict.fromkeys(filter(None, (_outliers(each.result) for each in runs.ok)))
     if outliers:
         notes.append(f"its outliers are {' and '.join(outliers)}")
     incomplete = [each for each in runs.ok if each.choice is not None and each.choice.passed_over]
@@ -79,6 +81,14 @@ def notes_of(runs: Runs) -> list[str]:
         files = "1 result file" if runs.left_out == 1 else f"{runs.left_out} result files"
         notes.append(f"{files} with another configuration left out")
     return notes
+
+
+def _outliers(result: Result) -> str | None:
+    """What a trainer learned from as outliers; results of earlier versions do not say that it was the wild mixture."""
+    if "outliers" in result.notes:
+        return str(result.notes["outliers"])
+    method = result.config.method
+    return method.outliers or WILD_MIXTURE if method.trainer.name in outlier_trainers() else None
 
 
 def failures(runs: Runs) -> list[str]:

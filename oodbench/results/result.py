@@ -35,6 +35,7 @@ SCHEMA = 2
 RESULT_LIMIT = 2**28  # bytes of a file; the largest of ours has 100,000
 WEIGHTS = "weights"  # the folder of cached weights inside a results folder
 OUTPUTS = "outputs"  # and that of outputs that were to be kept
+WILD_MIXTURE = "the wild mixture"  # what takes the place of outliers where there is no auxiliary set
 NOT_STORED = ("path", "collection")  # what a reader knows and the file does not say
 
 

@@ -23,6 +23,7 @@ from oodbench.errors import printable, said
 from oodbench.learning.loop import Failed
 from oodbench.learning.state_digest import state_digest
 from oodbench.results.result import (
+    WILD_MIXTURE,
     ComponentRun,
     Config,
     DataRead,
@@ -98,7 +99,7 @@ def _trained_elsewhere(there: dict[str, str]) -> dict[str, str]:
 
 def _outliers(cell: Cell) -> dict[str, str]:
     """What a trainer that needs outliers was given as such."""
-    return {"outliers": cell.method.outliers or "the wild mixture"} if "outliers" in cell.method.needs else {}
+    return {"outliers": cell.method.outliers or WILD_MIXTURE} if "outliers" in cell.method.needs else {}
 
 
 def of_validation(scorer: Card, parts: Parts, classes: int) -> dict[str, int]:

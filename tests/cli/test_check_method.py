@@ -217,10 +217,6 @@ def test_a_broken_rule_raises_from_python(method):
     [
         (["def score(self, out)"], "not valid Python"),
         (["k: list = None", SCORE], "mine.py:17: hyperparameter 'k' has the type list; say of what"),
-        (
-            ['needs = frozenset({"ood-head"})', SCORE],
-            "'mine' needs ood-head, which this version of oodbench ",
-        ),
         (["import nosuch_module", SCORE], "does not import: ModuleNotFoundError: No module named 'nosuch_module'"),
     ],
 )

@@ -144,7 +144,9 @@ def test_a_file_that_cannot_be_meant_is_refused_in_one_line(text, message):
 
 def test_workers_that_cannot_be_are_blamed_on_the_file():
     write("workers = 0")
-    assert_refused(oodbench(*DRY), "0 workers cannot be; choose", "the default for workers came from 'oodbench.toml'\n")
+    assert_refused(
+        oodbench(*DRY), "--workers 0 is out of range; choose", "the default for workers came from 'oodbench.toml'\n"
+    )
 
 
 def test_a_file_that_is_no_text_is_refused(here):

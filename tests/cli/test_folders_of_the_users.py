@@ -182,4 +182,4 @@ def test_a_semantic_set_joins_every_held_out_domain(tmp_path):
     suite = suites.load("pacs").with_sets([f"folder:{folder_of(tmp_path / 'odd')}"], [])
     named = [suite.setting_name(setting) for setting in suite.settings]
     assert named == ["odd,covariate=art_painting", "odd,covariate=cartoon", "odd,covariate=photo", "odd"]
-    assert suite.provides == {"wild", "environments"}
+    assert suite.provides == {"wild", "outliers", "labels", "views", "environments"}

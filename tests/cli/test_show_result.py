@@ -89,7 +89,7 @@ def test_what_a_command_cannot_say_is_remarked(tmp_path):
     words, remarks = command(result)
     assert words.endswith(" --setting unseen-digits --seeds 0 --plugin FILE.py")
     assert remarks == [
-        "the suite 'own' is not here, or has changed; give its file after --suite",
+        "the suite 'own' was not found or has changed; give its file after --suite",
         "'mine' is not shipped with oodbench; FILE.py is its file",
     ]
 

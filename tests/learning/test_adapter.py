@@ -502,7 +502,7 @@ WRONG = {
     "grey images": (
         Small,
         images(channels=1),
-        "the images have 1 channel, the network takes 3; give images with as many channels, or a network that",
+        "the images have 1 channel, and the network takes 3; give images with as many channels, or a network that",
     ),
     "colour images": (lambda: Small(channels=1), images(), "the images have 3 channels, and the network takes 1; "),
     "another size": (

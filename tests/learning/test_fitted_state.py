@@ -40,6 +40,7 @@ def stored_and_read(scorer: Any, into: Any) -> Any:
 def test_a_restored_scorer_gives_the_same_scores_to_the_bit(name, toy_model, toy_data):
     kind = load_class(Registry().card(name))
     scorer, fresh = kind(), kind()
+    toy_model.ood_head = torch.nn.Linear(toy_model.head.in_features, 1)  # for scorers that need one
     train = forward_for(scorer, toy_model, toy_data.labelled.images, toy_data.labelled.y)
     validation = None
     if "validation" in scorer.needs:

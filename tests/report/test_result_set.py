@@ -71,7 +71,9 @@ def test_its_best_is_the_choice_of_the_rule(found):
 def test_the_line_names_scorer_mean_error_rule_and_warning(found):
     best = found.best()
     line = best_line(best)
-    assert line.startswith(f"Best: KNN, mean AUROC 96.88 ± {100 * best.standard_error:.2f} (one standard error). Of 3 ")
+    assert line.startswith(
+        f"Best: KNN, mean AUROC 96.88 ± {100 * best.standard_error:.2f} (one standard error). Among 3 "
+    )
     assert best.rule in line and line.endswith(best.warning) and "\n" not in line
 
 
@@ -91,7 +93,7 @@ def test_the_line_says_what_is_higher_and_why_it_was_not_taken(tmp_path):
 def test_without_raw_scores_the_line_has_no_error():
     best = ResultSet([a_given_result(metrics={"auroc": 0.75})]).best()
     assert math.isnan(best.standard_error)
-    assert best_line(best).startswith("Best: MSP, mean AUROC 75.00. Of 1 scorer ")
+    assert best_line(best).startswith("Best: MSP, mean AUROC 75.00. Among 1 scorer, ")
 
 
 def test_without_semantic_sets_there_is_no_best():

@@ -334,7 +334,7 @@ def test_check_knows_the_sources_and_refuses_what_cannot_be_checked(tmp_path):
     folder = save([run(method="graph-spectral", percent=(60, 93, 0.13, 99.98)), *in_five_sets()], tmp_path)
     outcome = oodbench("check", folder, "--against", "graph-spectral")
     assert outcome.status == 1 and "/ SVHN / Graph-spectral / OOD Acc.: 60.00, expected 86.62" in outcome.out
-    assert "cifar10-c graph-spectral:variants: 40 cells missing\n" in outcome.out  # no method of ours makes them
+    assert "cifar10-c graph-spectral:variants: 40 cells are missing\n" in outcome.out  # no method of ours makes them
     for source in ("dul", "aha", "medix"):
         refused = oodbench("check", folder, "--against", source)
         label = SOURCES[source].source.label

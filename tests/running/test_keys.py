@@ -149,7 +149,7 @@ def test_a_module_that_moves_takes_its_results_along(copied):
             home = "methods" if "methods" in file.parts else "oodbench"
             inside = file.relative_to(PACKAGE) if home == "oodbench" else file.name
             changes[f"{home}/{inside}"] = (None, moved)
-    assert len(changes) == 6 and stale(copied, changes) == set()
+    assert len(changes) == 7 and stale(copied, changes) == set()
 
 
 def test_the_number_of_threads_counts_for_every_cell():

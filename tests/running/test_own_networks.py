@@ -556,7 +556,8 @@ def test_an_installed_package_brings_networks_and_broken_ones_harm_nobody(instal
         "foo_net = foo_nets:build\nfoo_gone = foo_nowhere:build\nfoo_none = foo_nets:nothing\nwrn = foo_nets:build\n"
     )
     site = installed(entries, {"foo_nets.py": NET})
-    rows = {line.split()[0]: line for line in assert_done(oodbench("list", "networks")).splitlines()}
+    listed = assert_done(oodbench("list", "networks")).splitlines()
+    rows = {line.split()[0]: line for line in listed if line}
     assert "A convolution and two linear layers." in rows["foo-net"] and "WRN-40-2" in assert_done(
         oodbench("show", "wrn")
     )
