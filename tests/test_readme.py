@@ -108,12 +108,12 @@ def test_the_rows_of_the_table_are_methods_of_the_demo_and_the_setting_is_its_fi
     ("now", "otherwise", "says"),
     [
         (
-            r"(  SCONE \(b\)  )80\.37",
+            r"(  SCONE \(\w\)  )80\.37",
             r"\g<1>86.37",
             "SCONE, covariate_acc: 86.37 in README.md, 80.37 here;",
         ),
         (r"OOD Acc\. ↑ ", "Accuracy ↑ ", "README.md does not say: unseen-digits OOD Acc. ↑"),
-        ("In percent", "In points", "README.md does not say: In percent."),
+        ("in percent", "in points", "README.md does not say: Numbers are in percent."),
         (r"\n  KNN .*", "", "README.md does not say: unseen-digits"),
         ("--setting unseen-digits", "--setting photo-patches", "README.md shows no table of"),
     ],

@@ -3,7 +3,7 @@
     python benchmarks/readme/write.py            or: make readme
     python benchmarks/readme/write.py --check    after make demo: status 1 if README.md does not show what it printed
 
-Only what stands between the two marks is written anew. Another processor gives slightly different numbers, so the check
+Only the text between the two marks is replaced. Another processor gives slightly different numbers, so the check
 allows what `benchmarks/reported/spread.yaml` has measured between machines.
 """
 
@@ -23,7 +23,8 @@ from scipy import stats
 import oodbench
 from oodbench.errors import UserError
 from oodbench.report import spread
-from oodbench.report.tables import DEFAULT_METRICS, display_of
+from oodbench.report.names import method_name
+from oodbench.report.tables import DEFAULT_METRICS
 from oodbench.results.result import Result
 
 ROOT = Path(__file__).parents[2]
@@ -104,7 +105,7 @@ def problems(readme: str, folder: Path, seeds: Sequence[int] | None = None) -> l
     cells = len(METHODS) * len(DEFAULT_METRICS)
     for method in METHODS:
         runs = [each for each in ran if each.method == method and (seeds is None or each.seed in seeds)]
-        name = display_of(runs[0])
+        name = method_name(runs[0].config.method)
         for metric, there, here in zip(DEFAULT_METRICS, ours[name], means(now)[name], strict=True):
             allowed = _allowed(runs, metric, cells)
             if abs(there - here) > allowed:
