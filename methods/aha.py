@@ -23,6 +23,7 @@ from oodbench.functional import (
     detector_loss,
     energy,
     linear_ood_head,
+    sent,
     to_input,
     wild_outputs,
     with_candidates,
@@ -62,7 +63,8 @@ class AHA(Trainer):
         ranked = energy(wild.logits).argsort(descending=True).cpu()  # the most OOD first
         labels = self.ask_around(self.boundary(ranked, loop), ranked, loop)
         known = (labels >= 0).nonzero().squeeze(1)
-        images, classes = data.wild.once().index_select(0, known), labels[known]
+        images, classes = data.wild.once(), labels[known].to(loop.device)
+        images = images.index_select(0, known.to(images.device))
         data = with_candidates(data, labels == SEMANTIC, loop)
 
         def loss(model: Classifier, batch: Batch) -> Tensor:
@@ -70,8 +72,9 @@ class AHA(Trainer):
             loss = F.cross_entropy(logits, batch.y) + self.weight * detection
             if len(known) == 0:
                 return loss
-            some = torch.randint(len(known), (len(batch),))  # drawn on the CPU, as batches are
-            return loss + F.cross_entropy(model(to_input(images[some], loop.device)), classes[some].to(loop.device))
+            some = sent(torch.randint(len(known), (len(batch),)), images.device)  # drawn on the CPU, as batches are
+            x = to_input(images.index_select(0, some), loop.device)
+            return loss + F.cross_entropy(model(x), classes[sent(some, loop.device)])
 
         for _ in loop.epochs(model, data, loss):
             pass

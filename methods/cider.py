@@ -21,6 +21,7 @@ from oodbench.functional import Prototypes, check_sphere, compactness, dispersio
 class CIDER(Trainer):
     """Projections lie near the prototype of their class and prototypes apart; KNN finds what lies far from all."""
 
+    group: ClassVar[str | None] = "OOD detection: training"
     needs: ClassVar[frozenset[str]] = frozenset({"views"})
     scorer: ClassVar[str] = "knn"
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from oodbench import Batch, Classifier, Data, Loop, Trainer, UserError
@@ -49,7 +48,7 @@ class GraphSpectral(Trainer):
             images = torch.cat([batch.x, batch.views, batch.wild, batch.wild_views])
             features = short_features(model.features(images))
             x, x2, wild, wild2 = features.split([len(batch), len(batch), len(batch.wild), len(batch.wild)])
-            return self.spectral_loss(x, x2, wild, wild2, batch.y)
+            return self.spectral_loss(x, x2, wild, wild2, batch.y, data.num_classes)
 
         for _ in loop.epochs(model, data, loss):
             pass
@@ -59,19 +58,18 @@ class GraphSpectral(Trainer):
             pass
         loop.notes["head_log"] = head.log
 
-    def spectral_loss(self, x: Tensor, x2: Tensor, wild: Tensor, wild2: Tensor, y: Tensor) -> Tensor:
+    def spectral_loss(self, x: Tensor, x2: Tensor, wild: Tensor, wild2: Tensor, y: Tensor, classes: int) -> Tensor:
         """-2 eta_l L1 - 2 eta_u L2 + eta_l^2 L3 + 2 eta_l eta_u L4 + eta_u^2 L5; equation 6 prints the etas swapped.
 
         The released code counts L4 in both directions and takes L2 over wild images alone. In L3 and L5 no image meets
         itself. Features longer than 1 are scaled back to 1 first, as only the code says; without it the loss diverges.
         """
-        own = F.one_hot(y).to(x)
-        own = own[:, own.any(dim=0)]  # N x classes of the batch
-        counts = own.sum(dim=0)
+        own = (y.unsqueeze(1) == torch.arange(classes, device=y.device)).to(x)  # N x K
+        counts = own.sum(dim=0)  # a class that the batch lacks adds nothing to any sum
         products = x @ x2.T
-        l1 = (own.T @ products @ own).diagonal() / counts.square()
+        l1 = (own.T @ products @ own).diagonal() / counts.square().clamp(min=1)
         l3 = own.T @ _off_diagonal(products.square()) @ own / (counts[:, None] * counts - counts.diag()).clamp(min=1)
-        l4 = (own / counts).T @ (x @ wild2.T).square().mean(dim=1)
+        l4 = (own / counts.clamp(min=1)).T @ (x @ wild2.T).square().mean(dim=1)
         same = (wild * wild2).sum(dim=-1)
         if self.form == "paper":
             same = torch.cat([same, (x * x2).sum(dim=-1)])

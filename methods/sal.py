@@ -15,6 +15,7 @@ The loss:
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -79,14 +80,15 @@ class SAL(Trainer):
         self, labelled: HeadGradients, wild: HeadGradients, y: Tensor, predicted: Tensor
     ) -> tuple[Tensor, Tensor]:
         """For each class, only its own row of the gradient, and labeled images on their own singular vector."""
-        tau, known = wild.features.new_zeros(len(predicted)), labelled.features.new_zeros(len(y))
+        tau, known = torch.zeros_like(wild.features[:, 0]), torch.zeros_like(labelled.features[:, 0])
         for k in range(labelled.errors.shape[1]):
-            own = HeadGradients(labelled.errors[y == k][:, [k]], labelled.features[y == k])
-            theirs = HeadGradients(wild.errors[predicted == k][:, [k]], wild.features[predicted == k])
+            rows, of_k = HeadGradients(labelled.errors[:, [k]], labelled.features), y == k
+            wild_rows, as_k = HeadGradients(wild.errors[:, [k]], wild.features), predicted == k
+            own, theirs = rows.some(of_k), wild_rows.some(as_k)
             if len(own.features) == 0:  # a class that no labeled image is of has no gradient to compare with
                 continue
             center = own.mean()
-            known[y == k] = own.products(own.leading_direction(center), center).abs()
+            known = torch.where(of_k, rows.products(own.leading_direction(center), center).abs(), known)
             if len(theirs.features):
-                tau[predicted == k] = theirs.products(theirs.leading_direction(center), center).abs()
+                tau = torch.where(as_k, wild_rows.products(theirs.leading_direction(center), center).abs(), tau)
         return tau, known

@@ -28,7 +28,7 @@ from oodbench.learning.gradients import HeadGradients
 from oodbench.learning.label_oracle import SEMANTIC
 from oodbench.learning.outputs import unit
 from oodbench.learning.prototypes import Prototypes, check_sphere, compactness, dispersion, projected
-from oodbench.learning.rows import to_input
+from oodbench.learning.rows import sent, to_input
 from oodbench.learning.wild_detection import detector_loss, linear_ood_head, wild_outputs, with_candidates
 
 __all__ = [
@@ -59,6 +59,7 @@ __all__ = [
     "penalty_weight",
     "percentile",
     "principal_dim",
+    "sent",
     "projected",
     "short_features",
     "squared_distances",

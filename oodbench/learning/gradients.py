@@ -29,6 +29,9 @@ class HeadGradients:
     def joined(self, other: "HeadGradients") -> "HeadGradients":
         return HeadGradients(torch.cat([self.errors, other.errors]), torch.cat([self.features, other.features]))
 
+    def some(self, chosen: Tensor) -> "HeadGradients":
+        return HeadGradients(self.errors[chosen], self.features[chosen])
+
     def combined(self, weights: Tensor) -> Tensor:
         """Their sum under a weight for each, K x d."""
         return (self.errors * weights[:, None]).T @ self.features

@@ -32,7 +32,7 @@ def with_candidates(data: Data, chosen: Tensor, loop: Loop) -> Data:
     The notes of the result count how many of them are ID, covariate-shifted and semantic, which the method cannot know.
     """
     assert data.wild is not None
-    rows = chosen.nonzero().squeeze(1).cpu()
+    rows, images = chosen.nonzero().squeeze(1).cpu(), data.wild.once()
     if len(rows) == 0:
         raise UserError("no image of the wild set is a candidate outlier, so that there is nothing to learn from it")
     counts = data.wild.once_counts()
@@ -42,7 +42,7 @@ def with_candidates(data: Data, chosen: Tensor, loop: Loop) -> Data:
     loop.notes["candidates"] = {
         kind: f"{some} of {count}" for kind, some, count in zip(kinds, found, counts, strict=True)
     }
-    return replace(data, wild=None, outliers=data.wild.once().index_select(0, rows))
+    return replace(data, wild=None, outliers=images.index_select(0, rows.to(images.device)))
 
 
 def detector_loss(model: Classifier, batch: Batch) -> tuple[Tensor, Tensor]:

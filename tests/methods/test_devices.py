@@ -104,7 +104,8 @@ def train(trainer, watch):
     """Two steps with network and data on the watched device."""
     data = WatchedData(**vars(toy().data_for(trainer).on(DEVICE, ROOM)), watch=watch)
     model = toy().start(trainer).to(DEVICE)
-    trainer.train(model, data, Loop(toy().recipe(trainer, epochs=1, batch_size=100, augment="crop-flip"), 0, DEVICE))
+    recipe = toy().recipe(trainer, epochs=1, batch_size=100, augment="crop-flip")
+    trainer.train(model, data, Loop(recipe, 0, DEVICE, oracle=toy().oracle_for(trainer)))
     return model
 
 
@@ -119,6 +120,7 @@ WAITS = {
     "mtl,embedding=published_noise": (DRAWN, {"sends by _to_copy"}),
     "cider": (TURNS, {"reads by _local_scalar_dense"}),
     "hypo": (TURNS, {"reads by _local_scalar_dense"}),
+    "vos": (DRAWN, {"sends by _to_copy"}),
     "divoe": (DRAWN, {"sends by _to_copy"}),
     "diversemix": ("draws, on the CPU, from what energies say", {"reads by _to_copy", "sends by _to_copy"}),
 }
@@ -263,6 +265,10 @@ ON_THE_CPU = {
     "environments._erased": "made with the draws beside it, then sent",
     "mixup.Mixup.loss": "drawn on the CPU, then sent",
     "i_mixup.IMixup.loss_across": "drawn on the CPU, then sent",
+    "aha.AHA.boundary": "one image to ask for: a number that the CPU needs",
+    "aha.AHA.ask_around": "images to ask for: numbers that the CPU needs",
+    "aha.AHA.train.loss": "drawn on the CPU, then sent",
+    "vos.least_likely": "drawn on the CPU, then sent",
     "mldg.MLDG.draw": "numbers that the CPU needs",
     "mtl.MTL.train_across.loss": "drawn on the CPU, then sent",
     "sagnet.style_randomised": "drawn on the CPU, then sent",

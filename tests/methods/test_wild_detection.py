@@ -155,7 +155,7 @@ def test_the_spectral_loss_is_a_sum_over_pairs(form, directions):
     l5 = sum((wild[i] @ wild2[j]) ** 2 for i in range(4) for j in range(4) if i != j) / 12
     trainer = GraphSpectral(eta_l=0.3, eta_u=0.7, form=form)
     expected = -0.6 * l1 - 1.4 * l2.mean() + 0.09 * l3 + directions * 0.21 * l4 + 0.49 * l5
-    torch.testing.assert_close(trainer.spectral_loss(x, x2, wild, wild2, y), expected)
+    torch.testing.assert_close(trainer.spectral_loss(x, x2, wild, wild2, y, classes=5), expected)
 
 
 def test_only_features_longer_than_1_are_scaled_back():
