@@ -68,7 +68,7 @@ def line_in(path: Path, error: BaseException) -> str:
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for a name that does not exist, with the nearest ones that do."""
-    names = sorted(known)
+    names = sorted({*known})
     near = get_close_matches(name, names, n=3, cutoff=0.6) if len(name) <= QUOTED else []
     if near:
         hint = "did you mean " + " or ".join(f"'{n}'" for n in near) + "?"

@@ -108,7 +108,7 @@ def test_the_rows_of_the_table_are_methods_of_the_demo_and_the_setting_is_its_fi
     ("now", "otherwise", "says"),
     [
         (
-            r"(  SCONE \(c\)  )80\.37",
+            r"(  SCONE \(\w\)  )80\.37",
             r"\g<1>86.37",
             "SCONE, covariate_acc: 86.37 in README.md, 80.37 here;",
         ),

@@ -3,7 +3,7 @@
     python benchmarks/readme/write.py            or: make readme
     python benchmarks/readme/write.py --check    after make demo: status 1 if README.md does not show what it printed
 
-Only what stands between the two marks is written anew. Another processor gives slightly different numbers, so the check
+Only the text between the two marks is replaced. Another processor gives slightly different numbers, so the check
 allows what `benchmarks/reported/spread.yaml` has measured between machines.
 """
 

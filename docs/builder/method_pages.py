@@ -15,9 +15,9 @@ A method is a trainer and a scorer. A *trainer* says how the classifier learns. 
 which is higher where the image looks more OOD. `--methods scone` is the trainer SCONE with its own scorer, `--methods
 knn` is the scorer KNN on ERM's network, and `--methods mixup+knn` is a pair. `oodbench show NAME` prints the same.
 
-There are {trainers} trainers and {scorers} scorers. The pages are generated from the files in `methods/`, one for each
-method. [Scorers](../scorers.md) compares the scorers with each other, and [Add a method](../add-a-method.md) explains
-what a method file contains.
+There are {trainers} trainers and {scorers} scorers. The pages are generated from the files in `methods/`, where
+each method has one. [Scorers](../scorers.md) compares the scorers with each other, and
+[Add a method](../add-a-method.md) explains what a method file contains.
 """
 TRAINERS = """# Every trainer
 

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from oodbench.cli import given_options, progress
+from oodbench.errors import UserError
 from oodbench.files import check_writable
 
 BEST = "best"
@@ -34,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(given: argparse.Namespace) -> int:
+    if given.model is None:  # `evaluate` could take a file of outputs in its place
+        raise UserError("there is no network; give it with --model")
     asked = given_options.request_of(given)
     from oodbench.learning.threshold import check_keep
     from oodbench.report.detector_summary import summary

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             action="append",
             default=[],
             metavar=name.upper(),
-            help=f"cells of this {name}, as tables name it; repeatable",
+            help=f"cells of this {name}, as folders name it; repeatable",
         )
     parser.add_argument("--failed", action="store_true", help="only cells that failed")
     parser.add_argument("--yes", action="store_true", help="delete without asking")

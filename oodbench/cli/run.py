@@ -74,7 +74,7 @@ def _add_what(what: argparse._ArgumentGroup) -> None:
         metavar="METHODS",
         help="such as msp,mixup+knn (default: the suite's list, and plugins)",
     )
-    what.add_argument("--preset", metavar="PRESET", help="smoke, cpu or paper, where the suite has it")
+    what.add_argument("--preset", metavar="PRESET", help="such as smoke; `oodbench show SUITE` lists them")
     what.add_argument("--seeds", metavar="SEEDS", help="one run for each, such as 0,1,2 or 0-4 (default: 0)")
     what.add_argument(
         "--setting",

@@ -11,7 +11,7 @@ from oodbench.results.folder import read_folder
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", help="a results folder")
     parser.add_argument(
-        "--methods", required=True, metavar="METHODS", help="whose results, as tables label them: mine,mine,k=5"
+        "--methods", required=True, metavar="METHODS", help="as results name them, such as mine or mine,k=5"
     )
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.zip", help="the archive to write")
     parser.add_argument("--name", metavar="NAME", help="of the submission and its folder (default: that of FILE.zip)")

@@ -18,6 +18,14 @@ from oodbench.errors import UserError, shortened
 from oodbench.results.selection import LEAVE_ONE_OUT, ORACLE, TRAINING_DOMAIN
 from oodbench.running.request import Request, alternatives, check_count
 
+WORDS = {  # the needs of trainers, to be said of a suite that lacks them
+    "wild": "wild data",
+    "environments": "environments",
+    "views": "images that can be augmented",
+    "outliers": "outliers",
+    "labels": "labels of wild data",
+}
+
 
 def choose_methods(
     asked: Request, suite: Suite, registry: Registry, swept: Sweep | None
@@ -134,16 +142,17 @@ def misfit(suite: Suite, spec: MethodSpec, settings: Sequence[Setting]) -> str |
             return f"would train on outliers of '{shared}', which '{suite.setting_name(setting)}' tests on"
     missing = (spec.needs & {*NEEDS["Trainer"]}) - suite.provides
     if missing:
-        return f"needs {' and '.join(sorted(missing))} data, which the suite '{suite.name}' does not have"
+        words = " and ".join(WORDS[need] for need in WORDS if need in missing)
+        return f"needs {words}, which the suite '{suite.name}' does not have"
     if "validation" in spec.needs:
         for setting in settings:
             if setting.semantic == NONE:
                 return f"needs validation images, which '{suite.setting_name(setting)}' does not have"
     network = suite.contents.network.name
     if "nonnegative-features" in spec.needs and networks.card(network).nonnegative_features is False:
-        return f"needs nonnegative-features, which the network '{network}' does not give"
+        return f"needs nonnegative features, which the network '{network}' does not give"
     if "feature-maps" in spec.needs and networks.card(network).feature_maps is False:
-        return f"needs feature-maps, which the network '{network}' does not have"
+        return f"needs feature maps, which the network '{network}' does not have"
     if spec.trainer.values.get("environments") in ("native", "auto") or "environments" in spec.needs:
         for setting in settings:
             left = _training_domains(suite, setting)

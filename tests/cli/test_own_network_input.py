@@ -173,6 +173,7 @@ def test_half_of_a_request_is_told():
     refused(("evaluate", *NETWORK), "there are no ID images; give --suite, --id folder:PATH")
     refused(("evaluate",), "give either a network, --model, or a file of its outputs, --arrays")
     refused(("evaluate", "--arrays", "a.npz", *NETWORK), "give either a network, --model, or")
+    refused(("fit", "--out", "detector"), "there is no network; give it with --model")
     refused(
         ("evaluate", "--arrays", "a.npz", "--suite", "digits-c"), "a file of outputs has everything; leave out --suite"
     )

@@ -251,6 +251,7 @@ def test_an_unknown_name_is_answered_with_the_nearest_or_with_all():
     assert str(unknown("method", "knnn", names)) == "unknown method 'knnn'; did you mean 'knn'?"
     assert str(unknown("method", "enrgy", names)) == "unknown method 'enrgy'; did you mean 'energy' or 'energy-oe'?"
     assert str(unknown("method", "zzz", names)) == "unknown method 'zzz'; known: energy, energy-oe, knn"
+    assert str(unknown("name", "zzz", [*names, "knn"])) == "unknown name 'zzz'; known: energy, energy-oe, knn"
     assert str(unknown("preset", "zzz", [])) == "unknown preset 'zzz'; there are none"
 
 

@@ -306,7 +306,7 @@ def test_a_network_without_maps_is_refused_at_planning_and_the_scorer_left_out_o
     suite = tmp_path / "other.yaml"
     suite.write_text(SUITE_FILE.read_text().replace("name: small-cnn, options: {width: 16}", f"name: {network}"))
     given = ["run", "--suite", suite, "--preset", "smoke", "--results", results, "--plugin", plugin(), "--dry-run"]
-    reason = f"needs feature-maps, which the network '{network.split(',')[0]}' does not have"
+    reason = f"needs feature maps, which the network '{network.split(',')[0]}' does not have"
     assert_refused(oodbench(*given, "--methods", "mine"), f"the method 'mine' {reason}; leave it out or")
     out = assert_done(oodbench(*given, "--methods", "all"))
     (line,) = [line for line in out.splitlines() if line.startswith("left out: ")]

@@ -324,7 +324,7 @@ def test_negative_features_are_refused_before_training_where_the_network_says_so
     suite.write_text(SUITE_FILE.read_text().replace("name: small-cnn, options: {width: 16}", network))
     given = ["run", "--suite", suite, "--preset", "smoke", "--methods", "mine,msp", "--results", results]
     path = plugin(["nonnegative-features"], NONNEGATIVE)
-    message = "the method 'mine' needs nonnegative-features, which the network 'mnist-cnn' does not give; leave it out"
+    message = "the method 'mine' needs nonnegative features, which the network 'mnist-cnn' does not give; leave it out"
     assert_refused(oodbench(*given, "--plugin", path), message)
     assert not list(results.rglob("*.pt"))
 

@@ -299,7 +299,7 @@ def test_a_class_derived_from_network_is_one_as_ours_are(write, tmp_path):
     assert "unseen-digits / msp / seed 0: OOD Acc." in out
     (result,) = results_of(tmp_path / "out").values()
     assert "factory" not in result.config.code
-    message = "the method 'ash' needs nonnegative-features, which the network 'my_net.py:Mine' does not give"
+    message = "the method 'ash' needs nonnegative features, which the network 'my_net.py:Mine' does not give"
     assert_refused(smoke(tmp_path / "out", "ash", "--model", "my_net.py:Mine", *SETTING), message)
 
 
