@@ -89,7 +89,7 @@ def command(place, other_packages, cwd, *arguments):
 
 
 def names(listing):
-    return {line.split()[0] for line in listing.splitlines()}
+    return {line.split()[0] for line in listing.splitlines() if line}
 
 
 def works(place, other_packages, cwd):

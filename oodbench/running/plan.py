@@ -275,7 +275,8 @@ def cell_of(result: Result, registry: Registry, folder: Path) -> Cell:
     setting = result.config.setting
     starts = Stated(registry, {each.name: {each.name: each.values} for each in ran.starts_from})
     training = _training(result.ran_suite, starts, trainer, {}, setting, result.seed, None, marks)
-    return Cell(setting, dataclasses.replace(method, trainer=trainer, scorer=scorer), training, folder, marks)
+    method = dataclasses.replace(method, trainer=trainer, scorer=scorer, outliers=ran.outliers)
+    return Cell(setting, method, training, folder, marks)
 
 
 def _as_ran(part: Component, ran: ComponentRun) -> Component:
