@@ -2,16 +2,18 @@
 
     python benchmarks/protocol/choose_updates.py
 
-The digits are few: an epoch of fine-tuning has eight steps, so multipliers that move once an epoch move twelve times in all,
-and the trainings end with violated constraints. Longer trainings are no cure, because they change everything else.
+The digits are few: an epoch of fine-tuning has eight steps, so multipliers that move once an epoch move twelve times
+in all, and the trainings end with violated constraints. Longer trainings are no cure, because they change everything
+else.
 
-The rule, written down before it was applied. Each method is trained with an update every 1, 2, 4 steps and every epoch, in
-both settings, under five seeds that no result uses. Both constraints are then computed as the paper states them, with the ID
-validation images in place of the labeled ones: the share taken for OOD against alpha, and the cross-entropy against tau,
-which is `risk` times that of the starting weights on the same images. The excess of a training is that of its worse
-constraint, as a share of the limit; 0.1 counts as met, as in the tables. Of the choices whose mean excess is at most 0.1 for
-both methods in both settings, the rarest update is taken, which is nearest to the paper's; if there is none, the one whose
-largest mean excess is smallest. No test image is read, and no label of the wild mixture.
+The rule, written down before it was applied. Each method is trained with an update every 1, 2, 4 steps and every
+epoch, in both settings, under five seeds that no result uses. Both constraints are then computed as the paper states
+them, with the ID validation images in place of the labeled ones: the share taken for OOD against alpha, and the
+cross-entropy against tau, which is `risk` times that of the starting weights on the same images. The excess of a
+training is that of its worse constraint, as a share of the limit; 0.1 counts as met, as in the tables. Of the choices
+whose mean excess is at most 0.1 for both methods in both settings, the rarest update is taken, which is nearest to
+the paper's; if there is none, the one whose largest mean excess is smallest. No test image is read, and no label of
+the wild mixture.
 """
 
 import sys
@@ -23,7 +25,6 @@ import torch
 import torch.nn.functional as F
 
 import oodbench
-from oodbench.config import suite
 from oodbench.data.parts import build_parts
 from oodbench.functional import energy
 from oodbench.learning.outputs import forward
@@ -59,9 +60,9 @@ def main() -> int:
         for every in EVERY:
             means = {}
             for method in METHODS:
-                asked = dict(methods=method, seeds=list(SEEDS), set=f"{method}.every={every}", results=Path(name))
-                oodbench.run("digits-c", **asked)
-                for cell in planning.plan(request(suite="digits-c", **asked)).cells:
+                asked = {"suite": "digits-c", "methods": method, "seeds": SEEDS, "set": f"{method}.every={every}"}
+                oodbench.run(**asked, results=Path(name))
+                for cell in planning.plan(request(**asked, results=Path(name))).cells:
                     where = method, cell.training.suite.setting_name(cell.setting)
                     means.setdefault(where, []).append(excess(cell, Path(name)))
             worst[every] = max(map(mean, means.values()))
