@@ -26,6 +26,7 @@ from campaign import Trial
 from safetensors.numpy import load_file
 
 from oodbench.cli import main
+from oodbench.learning.checkpoint import RESUMES
 from oodbench.results.folder import read_folder
 
 # Trainings that two methods share, that start from another, that read the wild mixture; and written outputs.
@@ -303,7 +304,7 @@ def _problem(whole: Whole, place: Path) -> str | None:
     status, output = Run(whole.command, place, name="again").end()
     _expect(status == 0, status, output)
     notes = [line for line in output.splitlines() if line.startswith(("note:", "oodbench:"))]
-    new = [line for line in notes if line not in whole.output and ": goes on at epoch " not in line]
+    new = [line for line in notes if line not in whole.output and f": {RESUMES} " not in line]
     if new:
         return f"the run that went on said: {new[0]}"
     here, there = _contents(place / "results"), _contents(whole.folder)
