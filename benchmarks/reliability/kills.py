@@ -34,6 +34,7 @@ COMMANDS = (("msp,knn", "--keep-outputs"), ("msp,woods",), ("scone",), ("mixup",
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 START = 6.0  # seconds more that a run with workers takes
 WORKERS = (b"oodbench.running.engines.process", b"ray::perform")  # in the names of such processes
+PASSING = ("path", "commit", "seconds", "written")  # of a result, which may be other each time
 LIMIT = 300  # seconds that no run of these should take
 
 # A server that has imported torch forks the processes in milliseconds; they share nothing else.
@@ -327,7 +328,7 @@ def _contents(folder: Path) -> dict[str, Any]:
 
 def _plain(path: Path, result: Any) -> Any:
     if result is not None:
-        return {name: value for name, value in vars(result).items() if name not in ("path", "seconds", "written")}
+        return {name: value for name, value in vars(result).items() if name not in PASSING}
     if path.suffix == ".npz":
         with np.load(path) as arrays:
             return {name: (str(array.dtype), array.tobytes()) for name, array in arrays.items()}

@@ -89,12 +89,12 @@ def kill_at_write(ending, nth, done):
 
 
 def outcome(folder):
-    """All that must come out the same: everything stored except times, and the raw scores."""
+    """All that must come out the same: everything stored except times and the commit, and the raw scores."""
     found, problems = read_folder(folder)
     assert not problems
     told = {}
     for result in found:
-        values = {k: v for k, v in vars(result).items() if k not in ("path", "seconds", "written")}
+        values = {k: v for k, v in vars(result).items() if k not in ("path", "commit", "seconds", "written")}
         log = result.path.with_suffix(".jsonl")
         arrays = {}
         if result.status == "ok":

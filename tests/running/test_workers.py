@@ -116,7 +116,9 @@ def outcome(folder):
     assert not problems
     told = {}
     for result in found:
-        values = {k: v for k, v in vars(result).items() if k not in ("path", "seconds", "written", "traceback")}
+        values = {
+            k: v for k, v in vars(result).items() if k not in ("path", "commit", "seconds", "written", "traceback")
+        }
         log, arrays = result.path.with_suffix(".jsonl"), {}
         if result.status == "ok":
             with np.load(result.path.with_suffix(".npz")) as stored:
