@@ -9,7 +9,7 @@ DEMO := results/demo
 # A collection of its own: these results never pass for those of `oodbench run`.
 demo: .venv/installed
 	mkdir -p $(DEMO) && echo demo > $(DEMO)/COLLECTION
-	$(BIN)/oodbench run --suite digits-c --seeds 0,1,2 --results $(DEMO)
+	OODBENCH_DATA=.venv/data $(BIN)/oodbench run --suite digits-c --seeds 0,1,2 --results $(DEMO)
 
 test: .venv/installed-dev
 	$(BIN)/python -m pytest -m "not slow and not gpu" -n auto --dist worksteal

@@ -108,23 +108,22 @@ def sweep(paths: Iterable[Path]) -> None:
     alone, so files of other hosts stay for a day; where there are no locks, all stay.
     """
     for path in paths:
-        ours, lock = TEMPORARY.fullmatch(path.name), path.with_name(path.name[1:].removesuffix(".holder"))
+        lock = path.with_name(path.name[1:].removesuffix(".holder"))
         with suppress(OSError):  # gone meanwhile, or not ours to delete
-            if ours and (ours[1] == HOST or time.time() - path.stat().st_mtime > DAY):
-                _delete_abandoned(path)
+            if is_abandoned(path):
+                path.unlink()
             elif path == _note(lock) and lock.suffix == ".lock" and lock.exists():
                 with locked(lock, wait=False):  # whoever can take the lock deletes the note when letting go
                     pass
 
 
-def _delete_abandoned(path: Path) -> None:
+def is_abandoned(path: Path) -> bool:
+    """Whether it is a temporary file that a killed process left."""
+    ours = TEMPORARY.fullmatch(path.name)
+    if ours is None or (ours[1] != HOST and time.time() - path.stat().st_mtime <= DAY):
+        return False
     with open(path, "rb+") as file:
-        if not _hold(file):
-            return
-        if os.name != "nt":
-            path.unlink()
-    if os.name == "nt":  # which deletes no file that anybody has open
-        path.unlink()
+        return _hold(file)
 
 
 def _write_once(path: Path, write: Callable[[IO[bytes]], object]) -> None:

@@ -1,11 +1,15 @@
 """One toy problem for all tests: that of the contract, whose data, network and outputs are fixtures here."""
 
 import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
+from oodbench.data import store
 from oodbench.learning.batches import Data
 from oodbench.learning.method import Classifier, Outputs
 from oodbench.testing.toy_problem import toy, toy_classifier
@@ -13,7 +17,35 @@ from oodbench.testing.toy_problem import toy, toy_classifier
 for variable in ("OODBENCH_RESULTS", "OODBENCH_DEVICE"):  # of whoever runs the tests
     os.environ.pop(variable, None)
 
+USERS_DATA = "OODBENCH_TESTS_USERS_DATA"  # names, in the environment, the data folder of whoever runs the tests
 torch.set_num_threads(1)  # tensors this small only lose by sharing; every test is faster so
+
+
+def pytest_configure(config):
+    """One temporary data folder for all tests, the workers of xdist and every process that a test starts."""
+    if hasattr(config, "workerinput"):  # its environment has them already
+        return
+    folder = tempfile.TemporaryDirectory(prefix="oodbench-tests-", ignore_cleanup_errors=True)
+    config.add_cleanup(folder.cleanup)
+    os.environ[USERS_DATA] = str(store.data_folder().absolute())
+    os.environ["OODBENCH_DATA"] = os.path.join(folder.name, "data")
+    os.environ["MPLCONFIGDIR"] = os.path.join(folder.name, "matplotlib")  # its list of fonts
+    os.environ["TEXMFVAR"] = os.path.join(folder.name, "tex")  # fonts that LaTeX draws
+
+
+def pytest_collection_finish(session):
+    """Slow tests read what their user has of data; what they write stays in the temporary folder."""
+    theirs = Path(os.environ[USERS_DATA])
+    if not theirs.is_dir() or not any(item.get_closest_marker("slow") for item in session.items):
+        return
+    for path in theirs.glob("[!.]*/"):
+        # A set is linked whole, and where a folder holds several files or sets, each of them is.
+        holds_several = path.name == "kept" or any(path.glob("*/meta.json"))
+        for each in path.glob("[!.]*") if holds_several else [path]:
+            link = store.data_folder() / each.relative_to(theirs)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):  # another worker was faster
+                link.symlink_to(each)
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,10 @@
 import ast
 import os
 import re
+import shutil
 import signal
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -104,6 +106,19 @@ def test_runs_that_are_killed_end_as_if_nothing_had_happened(script, tmp_path):
     ]
 
 
+def test_a_run_that_resumes_may_say_so_and_nothing_else_that_is_new(script, tmp_path, monkeypatch):
+    kills = script("kills")
+    whole = kills._whole(kills.COMMANDS[1], tmp_path / "whole")
+    (tmp_path / "killed").mkdir()
+    kills._killed(kills.Run(whole.command, tmp_path / "killed", partial(kills._kill_at_rename, ".ckpt", 1, True)))
+    shutil.copytree(tmp_path / "killed", tmp_path / "again")
+    assert kills._problem(whole, tmp_path / "killed") is None
+    said = re.findall("^note: .*$", (tmp_path / "killed" / "again.txt").read_text(), re.MULTILINE)
+    assert said == ["note: erm, seed 0: resumes at epoch 2 of 3"]
+    monkeypatch.setattr(kills, "RESUMES", "other words")
+    assert kills._problem(whole, tmp_path / "again") == f"the run that went on said: {said[0]}"
+
+
 def test_every_hostile_plugin_is_python_and_is_like_no_other(script):
     plugins = [*script("hostile").plugins(10_000, seed=0)]
     single = [plugin for plugin in plugins if len(plugin.deeds) == 1]
@@ -112,6 +127,18 @@ def test_every_hostile_plugin_is_python_and_is_like_no_other(script):
         tree = ast.parse(plugin.source())
         assert all(deed.code.split("\\")[0] in plugin.source() for deed in plugin.deeds), plugin.name
         assert ast.get_docstring(tree) == "A hostile plugin."
+
+
+def test_what_deeds_replace_in_the_product_is_there(script):
+    """Otherwise one does nothing, and that no number changes shows nothing."""
+    replaced = []
+    for deed in script("hostile").table():
+        *before, change = ast.parse(deed.code).body
+        if isinstance(change, ast.Assign) and re.search("(from|import) oodbench", deed.code):
+            scope: dict[str, object] = {}
+            exec("\n".join(map(ast.unparse, before)), scope)
+            replaced += [eval(ast.unparse(target), scope) for target in change.targets]
+    assert len(replaced) > 8
 
 
 def test_a_few_hostile_plugins_are_of_every_kind_and_the_same_for_a_seed(script):

@@ -26,6 +26,7 @@ from campaign import Trial
 from safetensors.numpy import load_file
 
 from oodbench.cli import main
+from oodbench.learning.checkpoint import RESUMES
 from oodbench.results.folder import read_folder
 
 # Trainings that two methods share, that start from another, that read the wild mixture; and written outputs.
@@ -33,6 +34,7 @@ COMMANDS = (("msp,knn", "--keep-outputs"), ("msp,woods",), ("scone",), ("mixup",
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 START = 6.0  # seconds more that a run with workers takes
 WORKERS = (b"oodbench.running.engines.process", b"ray::perform")  # in the names of such processes
+PASSING = ("path", "commit", "seconds", "written")  # of a result, which may be other each time
 LIMIT = 300  # seconds that no run of these should take
 
 # A server that has imported torch forks the processes in milliseconds; they share nothing else.
@@ -303,7 +305,7 @@ def _problem(whole: Whole, place: Path) -> str | None:
     status, output = Run(whole.command, place, name="again").end()
     _expect(status == 0, status, output)
     notes = [line for line in output.splitlines() if line.startswith(("note:", "oodbench:"))]
-    new = [line for line in notes if line not in whole.output and ": goes on at epoch " not in line]
+    new = [line for line in notes if line not in whole.output and f": {RESUMES} " not in line]
     if new:
         return f"the run that went on said: {new[0]}"
     here, there = _contents(place / "results"), _contents(whole.folder)
@@ -326,7 +328,7 @@ def _contents(folder: Path) -> dict[str, Any]:
 
 def _plain(path: Path, result: Any) -> Any:
     if result is not None:
-        return {name: value for name, value in vars(result).items() if name not in ("path", "seconds", "written")}
+        return {name: value for name, value in vars(result).items() if name not in PASSING}
     if path.suffix == ".npz":
         with np.load(path) as arrays:
             return {name: (str(array.dtype), array.tobytes()) for name, array in arrays.items()}

@@ -1,8 +1,10 @@
 """`oodbench data`: what is there, getting what is not, taking what the user has, seeing what it looks like."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +14,7 @@ from oodbench.cli.json_output import add_json, print_json
 from oodbench.cli.progress import downloads
 from oodbench.config import suite as suites
 from oodbench.config.cards import catalogue
-from oodbench.data import availability, store
+from oodbench.data import availability, folder, store
 from oodbench.data.pictures import PictureSet
 from oodbench.data.stored import Obtained
 from oodbench.data.trust import SHA256
@@ -57,6 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     remove.add_argument("name", metavar="NAME", help="a data set of `oodbench list datasets`")
     remove.add_argument("--yes", action="store_true", help="delete without asking")
+    clean = action(
+        "clean",
+        _clean,
+        "delete what is cached of folders that are gone, and say how much stays",
+        "oodbench data clean --dry-run",
+    )
+    clean.add_argument("--dry-run", action="store_true", help="say what would be deleted; delete nothing")
     show = action(
         "show",
         _show,
@@ -172,6 +181,24 @@ def _remove(given: argparse.Namespace) -> int:
     return 0
 
 
+def _clean(given: argparse.Namespace) -> int:
+    """Only what nobody can use any more, and no data set that was downloaded or added."""
+    gone, abandoned, home = folder.gone(), store.abandoned(), store.data_folder()
+    freed = sum(_size(path) for paths in [*gone.values(), abandoned] for path in paths)
+    for source, paths in gone.items():
+        print(f"  images of '{source}', which is gone  {_bytes(sum(map(_size, paths)))}")
+    for path in abandoned:
+        print(f"  {path}, left by a killed process  {_bytes(_size(path))}")
+    if (gone or abandoned) and not given.dry_run:
+        sys.stdout.flush()  # nothing goes that has not been shown
+        store.sweep()
+        store.remove([path for paths in gone.values() for path in paths])
+    stay = _size(home) - (freed if given.dry_run else 0)
+    removed = f"{_bytes(freed)} {'would be ' * given.dry_run}removed" if gone or abandoned else "nothing to remove"
+    print(f"{removed}; {_bytes(stay)} stay in '{home}'")
+    return 0
+
+
 def _users_folder(data: Obtained) -> Path | None:
     """Where the images are, if `add` left them in their place."""
     if not isinstance(data, PictureSet):
@@ -184,8 +211,13 @@ def _users_folder(data: Obtained) -> Path | None:
 
 
 def _size(path: Path) -> int:
-    files = path.rglob("*") if path.is_dir() else [path]
-    return sum(file.lstat().st_size for file in files if not file.is_dir() or file.is_symlink())
+    """Of a file or of all files below a folder; what another process deletes meanwhile counts as nothing."""
+    files = [Path(folder, name) for folder, _, names in os.walk(path) for name in names] if path.is_dir() else [path]
+    size = 0
+    for file in files:
+        with suppress(OSError):
+            size += file.lstat().st_size
+    return size
 
 
 def _bytes(size: int) -> str:

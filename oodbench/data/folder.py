@@ -2,12 +2,13 @@
 
 import os
 from functools import cached_property
+from glob import escape
 from pathlib import Path
 
 from oodbench import digests
 from oodbench.data import store
 from oodbench.data.listing import Listing, by_class, images_below, read_list
-from oodbench.data.pictures import NO_INDEX, Index, PictureSet
+from oodbench.data.pictures import NO_INDEX, Index, PictureSet, read_index
 from oodbench.data.sources import SILENT, Listener
 from oodbench.data.stored import existing
 from oodbench.data.untrusted.archives import is_archive
@@ -52,14 +53,14 @@ class Folder(PictureSet):
     def index(self) -> Index:
         stamp = self._stamp()
         try:
-            index = self._read_index()
+            index = read_index(self.home)
             if index.stamp == stamp and store.entry(self.key) is not None and not self.gone(index):
                 return index
         except (*NO_INDEX, UserError):
             pass
         with store.working_folder() as work:
-            self._take(self.path, work / "unpacked", str(self.path), stamp)()
-        return self._read_index()
+            self._take(self.path, work / "unpacked", str(self.path.absolute()), stamp)()
+        return read_index(self.home)
 
     def _stamp(self) -> str:
         """Changes when a file comes, goes or is written to."""
@@ -79,6 +80,47 @@ class Folder(PictureSet):
     def get(self, listener: Listener = SILENT, expected: str | None = None) -> store.Entry:
         """There is nowhere to get it from; what is wrong with it is said."""
         return store.Entry(self.fingerprint, self.source, len(self.index.names))
+
+
+def gone() -> dict[Path, list[Path]]:
+    """Folders of users that are no longer there, and what the data folder holds of each."""
+    stored: dict[Path, list[Path]] = {}  # by where the images were, all that is stored of them
+    for place in sorted(store.data_folder().glob("folder-*")):
+        source = _source(place)
+        if source is not None:
+            stored.setdefault(source, []).append(place)
+    missing = {source for source in stored if _is_gone(source)}
+    names = {source: Folder(source).name for source in stored}
+    for source in missing:
+        known_by = [place.name for place in stored[source]]
+        # What was computed of ID images bears the name of their folder, which may be that of another one too.
+        if not any(names[other].startswith(names[source]) for other in stored.keys() - missing):
+            known_by.append(names[source])
+        kept = {path for name in known_by for path in (store.data_folder() / "kept").glob(f"{escape(name)}-*.npy")}
+        stored[source] = [*sorted(kept), *stored[source]]  # the index goes last: it says whose the others are
+    return {source: stored[source] for source in sorted(missing)}
+
+
+def _source(place: Path) -> Path | None:
+    """The folder, archive or list that a set was read from; None if that cannot be told."""
+    try:
+        entry = store.entry(place.name)
+        # Earlier versions noted the path as it was typed; where the images are is then in the index.
+        paths = [Path(entry.source), Path(read_index(place).root)] if entry is not None else []
+    except (*NO_INDEX, UserError):
+        return None
+    return next((path for path in paths if path.is_absolute()), None)
+
+
+def _is_gone(path: Path) -> bool:
+    """And not merely closed to us."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def _state(file: Path) -> bytes:

@@ -160,12 +160,9 @@ class PictureSet(Fetched):
         if store.entry(self.key) is None:
             raise UserError(f"the data set '{self.name}' is not in '{store.data_folder()}'; {self._remedy()}")
         try:
-            return self._read_index()
+            return read_index(self.home)
         except NO_INDEX:
             raise UserError(f"'{self.home}' is damaged; {self._remedy()}") from None
-
-    def _read_index(self) -> Index:
-        return Index(**json.loads((self.home / "index.json").read_bytes()))
 
     def _remedy(self) -> str:
         if self.sources:
@@ -328,6 +325,11 @@ class PictureSet(Fetched):
         for known in ("index", "_loaded"):  # of what was there before
             self.__dict__.pop(known, None)
         return entry
+
+
+def read_index(home: Path) -> Index:
+    """That of a set's folder in the data folder."""
+    return Index(**json.loads((home / "index.json").read_bytes()))
 
 
 NO_INDEX = (OSError, ValueError, TypeError, RecursionError)  # not there, or damaged

@@ -257,12 +257,31 @@ def _new_folder(home: Path, held: ExitStack) -> Path:
             return work
 
 
+def abandoned() -> list[Path]:
+    """Working folders and temporary files that killed processes left in the data folder."""
+    home = data_folder()
+    return sorted(path for path in [*home.glob(".work-*"), *_hidden(home)] if _is_abandoned(path))
+
+
+def _is_abandoned(path: Path) -> bool:
+    with suppress(OSError):  # gone meanwhile, or without locks, where nobody knows whether its process lives
+        if not path.is_dir():
+            return files.is_abandoned(path)
+        with locked(path / LOCK, wait=False) as free:
+            return free
+    return False
+
+
+def _hidden(home: Path) -> Iterator[Path]:
+    return (path for pattern in (".*", "*/.*") for path in home.glob(pattern) if path.is_file())
+
+
 def sweep() -> None:
     """Delete what killed processes left in the data folder."""
     with suppress(UserError, OSError):  # a folder that cannot be named or read holds nothing of ours
         home = data_folder()
         _sweep(home)
-        files.sweep(path for pattern in (".*", "*/.*") for path in home.glob(pattern))
+        files.sweep(_hidden(home))
 
 
 def _sweep(home: Path) -> None:

@@ -19,6 +19,7 @@ from oodbench.files import write_atomically
 
 BUDGET = 16  # times the size of a file that its tensors may take in all: some share their values with others
 FIELDS = {"training", "seed", "epochs", "epoch", "state", "log", "digest"}  # of a checkpoint
+RESUMES = "resumes at epoch"  # what a training says that goes on from one
 
 
 class Stateful(Protocol):
@@ -67,7 +68,7 @@ class Saver:
         self.log[:] = contents["log"]
         epoch = int(contents["epoch"])
         if epoch < self.epochs:
-            say(f"resumes at epoch {epoch + 1} of {self.epochs}")
+            say(f"{RESUMES} {epoch + 1} of {self.epochs}")
         return epoch
 
     def _check(self, contents: Any) -> None:

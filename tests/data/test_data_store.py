@@ -981,7 +981,8 @@ class Site(http.server.BaseHTTPRequestHandler):
             self.wfile.write(self.content[start : start + ends[0]])
             self.wfile.flush()
             if ends[1] == "reset":
-                time.sleep(0.1)  # for what was sent to arrive
+                while not parts() or parts()[0].stat().st_size < start + ends[0]:
+                    time.sleep(0.001)  # what has arrived and was not read would be lost
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 self.connection.close()
 

@@ -1,6 +1,5 @@
 """MNIST-C's corruptions, each against its published definition written out pixel by pixel, with the same draws."""
 
-import gzip
 import hashlib
 import math
 import os
@@ -9,13 +8,13 @@ import subprocess
 import sys
 import tracemalloc
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import ndimage, stats
 from sklearn.datasets import load_digits
 
+from oodbench.data import store
 from oodbench.data.corruptions import mnist_c
 from oodbench.data.corruptions.mnist_c import DRAWS, KINDS
 from oodbench.errors import UserError
@@ -544,13 +543,11 @@ PUBLISHED = {
 
 @cache
 def mnist():
-    """The first 200 test images, from any idx file of MNIST (FashionMNIST uses the same name) under OODBENCH_DATA."""
-    folder = os.environ.get("OODBENCH_DATA")
-    for path in sorted(Path(folder).rglob("t10k-images-idx3-ubyte*")) if folder else ():
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        if hashlib.md5(content).hexdigest() == "2646ac647ad5339dbf082846283269ea":
-            return np.frombuffer(content, dtype=np.uint8, offset=16).reshape(-1, 28, 28)[:200]
-    pytest.skip("no t10k-images-idx3-ubyte of MNIST under the folder OODBENCH_DATA")
+    """The first 200 test images."""
+    if store.entry("mnist") is None:
+        pytest.skip(f"'mnist' is not in '{store.data_folder()}'; get it with: oodbench data get mnist")
+    decoded = store.load("mnist")
+    return decoded.images[decoded.in_test][:200, 0]
 
 
 @pytest.mark.slow

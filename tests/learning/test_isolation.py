@@ -63,7 +63,7 @@ DEEDS = {
     "a timer": lambda: signal.setitimer(signal.ITIMER_REAL, 1000),
     "saved tensors": lambda: torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x).__enter__(),
     "what collecting garbage calls": lambda: gc.callbacks.append(lambda *_: None),
-    "interrupts": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    "interrupts": lambda: signal.signal(signal.SIGINT, lambda *_: None),
 }
 
 
