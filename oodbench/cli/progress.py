@@ -105,7 +105,12 @@ def duration(seconds: float) -> str:
         return "under a second"
     if seconds < 120:
         return f"about {seconds:.0f} s"
-    return f"about {seconds / 60:.0f} min" if seconds < 7200 else f"about {seconds / 3600:.1f} h"
+    if seconds < 7200:
+        return f"about {seconds / 60:.0f} min"
+    hours = seconds / 3600
+    if hours < 48:
+        return f"about {hours:.1f} h" if hours < 10 else f"about {hours:.0f} h"
+    return f"about {hours / 24:.0f} days"
 
 
 class Lines:
