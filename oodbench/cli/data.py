@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from oodbench.cli import missing_data
 from oodbench.cli.confirmation import agreed
 from oodbench.cli.json_output import add_json, print_json
 from oodbench.cli.progress import downloads
@@ -120,13 +121,22 @@ def _get(given: argparse.Namespace) -> int:
     expected: str | None = given.expect_sha256
     if expected is not None and len(names) != 1:
         raise UserError(f"--expect-sha256 is for one file, and you ask for {', '.join(names)}; name one data set")
+    problems: dict[str, str] = {}
     for name in names:
         word, details = availability.state(name)
         if word in ("verified", "present") and (expected is None or expected in details):
             print(f"{name}: is there already")
-        else:
+            continue
+        try:
             availability.fetch(name, downloads(partial(print, flush=True)), expected)
-    return 0
+        except UserError as error:
+            if len(names) == 1:
+                raise
+            problems[name] = str(error)
+    if problems:
+        print(f"oodbench: {len(problems)} of {len(names)} data sets could not be had:", file=sys.stderr)
+        print("\n".join(missing_data.sets(problems)), file=sys.stderr)
+    return 2 if problems else 0
 
 
 def _add(given: argparse.Namespace) -> int:

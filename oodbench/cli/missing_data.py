@@ -1,7 +1,7 @@
 """A run whose data is not here: what is missing and where it comes from, and what could run in its place."""
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from oodbench.cli.progress import duration
@@ -16,10 +16,12 @@ from oodbench.running.plan import Plan, plan
 from oodbench.running.request import DEFAULT_SUITE, Request, as_values
 
 
-def sets(names: Iterable[str], may_fetch: bool) -> Iterator[str]:
-    """A line for each data set: its name, its address, and the command that brings it."""
-    for name in names:
-        yield f"  {name}: {availability.remedy(name, may_fetch)}"
+def sets(problems: Mapping[str, str]) -> Iterator[str]:
+    """A line for each data set that cannot be used, with its address and the command that brings it."""
+    for name, problem in problems.items():
+        address = availability.addresses(name)
+        was_not_tried = address and problem == availability.missing(name)
+        yield f"  {name}: {address}; get it with: oodbench data get {name}" if was_not_tried else f"  {problem}"
 
 
 def in_its_place(planned: Plan, tried: Iterable[str]) -> list[Plan]:

@@ -198,11 +198,10 @@ def _run(asked: Request, given: argparse.Namespace) -> int:
 
 def _refuse(error: DataMissing) -> Request | None:
     """Say what is missing and what runs now; that, if the user wants it."""
-    asked = error.planned.request
     lines = [
         f"oodbench: {error.planned.suite.label} needs {_count(error.problems, 'data set')} that cannot be used here:"
     ]
-    lines += missing_data.sets(error.problems, asked.offline)
+    lines += missing_data.sets(error.problems)
     others = missing_data.in_its_place(error.planned, error.problems)
     lines += _what_runs_now(others)
     print("\n".join(lines), flush=True, file=sys.stderr)
@@ -311,7 +310,7 @@ def _describe(asked: Request) -> int:
     for key, training in planned.all_trainings.items():
         cells = planned.trainings[key][1] if key in planned.trainings and planned.only is None else []
         print(f"  {training_name(training)}: {_count(cells, 'cell') if cells else 'only to start others from'}")
-    for line in missing_data.sets(planned.lacking, may_fetch=True):
+    for line in missing_data.sets(planned.lacking):
         print(line)
     for line in _unlisted(planned):
         print(line)

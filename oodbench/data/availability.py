@@ -61,21 +61,11 @@ def missing(name: str) -> str | None:
     return f"the {what} '{name}' is missing; {how.split()[0]} it with: oodbench data {how}"
 
 
-def remedy(name: str, may_fetch: bool) -> str:
-    """Where a set that is not here comes from, and the command that brings it; of a damaged one, what to do.
-
-    `may_fetch`: whether a download has not been tried yet.
-    """
+def addresses(name: str) -> str:
+    """Where a set that is not here comes from, for one who fetches it by hand; empty where nobody knows."""
     data = by_name(name)
-    assert isinstance(data, Obtained)
-    try:
-        data.is_there()
-    except UserError as error:
-        return str(error)
-    addresses = " or ".join(each for source in data.sources for each in source.by_hand())
-    if addresses and may_fetch:
-        return f"{addresses}; get it with: oodbench data get {name}"
-    return f"{addresses or 'no address is known'}; then: oodbench data add {name} PATH"
+    sources = data.sources if isinstance(data, Obtained) else ()
+    return " or ".join(each for source in sources for each in source.by_hand())
 
 
 def comes_by_itself(name: str) -> bool:
