@@ -4,14 +4,12 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from oodbench.cli.progress import duration
 from oodbench.config import suite as suites
 from oodbench.config.registry import Registry
 from oodbench.config.suite import Suite
 from oodbench.data import availability
 from oodbench.errors import UserError
 from oodbench.report.beside import presets_beside_paper
-from oodbench.running.costs import durations
 from oodbench.running.plan import Plan, plan
 from oodbench.running.request import DEFAULT_SUITE, Request, as_values
 
@@ -86,13 +84,3 @@ def command(asked: Request) -> str:
         else:
             words += [option] if value is True else [option, str(value)]
     return shlex.join(words)
-
-
-def time_of(planned: Plan) -> str:
-    """How long a plan takes, in words; nothing where nobody knows."""
-    said, words = durations(planned), []
-    for kind, is_measured in (("measured", True), ("estimated", False)):
-        each = [f"{duration(one.seconds)} on {one.where}" for one in said if one.is_measured == is_measured]
-        if each:
-            words.append(f"{', '.join([each[0], *(one.removeprefix('about ') for one in each[1:])])} ({kind})")
-    return "; ".join(words)

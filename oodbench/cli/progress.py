@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from oodbench.cli.times import duration
 from oodbench.data.availability import Listener
 from oodbench.report import tables
 from oodbench.results.metrics import METRICS
@@ -98,19 +99,6 @@ class DownloadBar:
 
 def _say(text: str) -> None:
     print(text, flush=True, file=sys.stderr)
-
-
-def duration(seconds: float) -> str:
-    if seconds < 1:
-        return "under a second"
-    if seconds < 120:
-        return f"about {seconds:.0f} s"
-    if seconds < 7200:
-        return f"about {seconds / 60:.0f} min"
-    hours = seconds / 3600
-    if hours < 48:
-        return f"about {hours:.1f} h" if hours < 10 else f"about {hours:.0f} h"
-    return f"about {hours / 24:.0f} days"
 
 
 class Lines:

@@ -15,8 +15,9 @@ from oodbench.cli.defaults import help_of
 from oodbench.cli.event_log import Logged
 from oodbench.cli.output import check_open, results_stay, terminal_width
 from oodbench.cli.parser import add_plugins
-from oodbench.cli.progress import duration, outcome, training_name
+from oodbench.cli.progress import outcome, training_name
 from oodbench.cli.reading import report_problems
+from oodbench.cli.times import duration, time_of
 from oodbench.config.cards import EVERY
 from oodbench.errors import UserError
 from oodbench.files import write_text
@@ -212,7 +213,7 @@ def _refuse(error: DataMissing) -> Request | None:
 
 def _what_runs_now(others: Sequence["Plan"]) -> Iterator[str]:
     for number, other in enumerate(others):
-        time = missing_data.time_of(other)
+        time = time_of(other)
         yield ""
         yield f"{'or' if number else 'what runs now'}{f', in {time}' if time else ''}:"
         yield f"  {missing_data.command(other.request)}"
@@ -316,7 +317,7 @@ def _describe(asked: Request) -> int:
         print(line)
     if planned.cells or not planned.waiting:
         print(f"estimated time on {device}: {duration(seconds)}")
-    time = missing_data.time_of(planned) if planned.waiting else ""
+    time = time_of(planned) if planned.waiting else ""
     if time:
         print(f"time of all cells, with those that wait for data: {time}")
     if asked.available and not planned.cells:

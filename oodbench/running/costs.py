@@ -28,6 +28,7 @@ from oodbench.running.plan import Plan
 
 FLOPS = Path(__file__).with_name("flops.json")  # of one image forward, by network and input
 BACKWARD = 2  # forward passes that a backward pass costs
+SCORER = 0.1  # of a pass, what a scorer costs besides the pass that it shares: 0.08 to 0.11 in results/reference
 REMEMBERED = "paces.json"  # in the data folder
 
 
@@ -92,25 +93,26 @@ def costs(
     """
     cells = [*plan.todo, *(cell for each in plan.waiting for cell in each.cells)]
     settings = {each.key: cell.setting for cell in cells for each in cell.training.chain}
-    chains = {
-        each.key: each for cell in cells for each in cell.training.chain if plan.only is None or each.key in plan.only
-    }
+    every = {each.key: each for cell in cells for each in cell.training.chain}
+    chains = {key: each for key, each in every.items() if plan.only is None or key in plan.only}
+    counted = {setting: counts_of(plan.suite, setting) for setting in {cell.setting for cell in cells}}
     seconds: dict[str, float] = {}
-    scored = 0.0
+    scored: dict[tuple[str, Setting | None], float] = {}  # a pass of a training's labeled images, and of each setting's
     try:
         for key, training in chains.items():
             if must_train(training, plan.folder, plan.request.force):
-                images = images_of(training, _known(counts_of(training.suite, settings[key]))) * runs(training)
+                images = images_of(training, _known(counted[settings[key]])) * runs(training)
                 seconds[key] = images / _known(pace_of(training.suite, training.recipe)).trained
         for cell in cells if plan.only is None else ():
-            counts = _known(counts_of(cell.suite, cell.setting))
-            scored += (counts.labelled + counts.tested) / _known(pace_of(cell.suite, cell.training.recipe)).scored
+            counts, pace = _known(counted[cell.setting]), _known(pace_of(cell.suite, cell.training.recipe))
+            for place, images in ((None, counts.labelled), (cell.setting, counts.tested)):
+                one = images / pace.scored
+                scored[cell.training.key, place] = scored.get((cell.training.key, place), one) + SCORER * one
     except _Unknown:
         return None
-    longest = max(
-        (sum(seconds.get(each.key, 0.0) for each in training.chain) for training in chains.values()), default=0.0
-    )
-    return Costs(seconds, scored / len(cells) if cells else 0.0, 0 if plan.only is not None else len(cells), longest)
+    longest = max((sum(seconds.get(each.key, 0.0) for each in one.chain) for one in chains.values()), default=0.0)
+    count = len(cells) if plan.only is None else 0
+    return Costs(seconds, sum(scored.values()) / count if count else 0.0, count, longest)
 
 
 class _Unknown(Exception):
@@ -239,6 +241,12 @@ def cores() -> set[int] | range:
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
 
 
+def _once_each(suite: Suite) -> CountsOf:
+    """Counts of a suite's settings, which are counted once."""
+    counted = cache(lambda setting: counting.counts(suite, setting))
+    return lambda _, setting: counted(setting)
+
+
 @dataclass(frozen=True)
 class Duration:
     """Seconds on a machine."""
@@ -256,8 +264,9 @@ def durations(plan: Plan) -> list[Duration]:
     ways.append(("this CPU", estimated_on_cpu, False))
     ways += [(gpu.name, estimated_on(gpu), False) for gpu in (A100, T4)]
     found: list[Duration] = []
+    counts_of = _once_each(plan.suite)
     for where, pace_of, is_measured in ways:
-        cost = None if any(where == each.where for each in found) else costs(plan, pace_of)
+        cost = None if any(where == each.where for each in found) else costs(plan, pace_of, counts_of)
         if cost is not None:
             count = processes(plan) if where == "this CPU" else plan.request.workers or 1
             found.append(Duration(where, cost.together(count), is_measured))
