@@ -18,7 +18,7 @@ def sets(problems: Mapping[str, str]) -> Iterator[str]:
     """A line for each data set that cannot be used, with its address and the command that brings it."""
     for name, problem in problems.items():
         address = availability.addresses(name)
-        was_not_tried = address and problem == availability.missing(name)
+        was_not_tried = address and problem == availability.missing(name) and availability.state(name)[0] == "missing"
         yield f"  {name}: {address}; get it with: oodbench data get {name}" if was_not_tried else f"  {problem}"
 
 

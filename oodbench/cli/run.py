@@ -206,7 +206,7 @@ def _refuse(error: DataMissing) -> Request | None:
     others = missing_data.in_its_place(error.planned, error.problems)
     lines += _what_runs_now(others)
     print("\n".join(lines), flush=True, file=sys.stderr)
-    if sys.stdin.isatty() and sys.stdout.isatty() and said_yes("Run it now?"):
+    if others and sys.stdin.isatty() and sys.stdout.isatty() and said_yes("Run it now?"):
         return others[0].request
     return None
 

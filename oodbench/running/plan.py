@@ -222,8 +222,6 @@ def _cells(
     recipe = stated.recipe(spec.trainer.card, spec.name)
     training = _training(suite, stated, spec.trainer, recipe, setting, seed, init, marks)
     cell = Cell(setting, spec, training, asked.folder, marks)
-    if asked.draws == 1:
-        return [cell]
     cells = {cell.key: cell}
     for number in range(1, asked.draws):
         drawn = _at(cell, search.draw(searched, seed, number))
