@@ -21,7 +21,7 @@ from oodbench.config.schema import describe
 from oodbench.config.validation import OWN_RECIPE
 from oodbench.data import availability
 from oodbench.data.parts import build_parts
-from oodbench.errors import unknown
+from oodbench.errors import UserError, unknown
 from oodbench.running.plan import of_suite
 from oodbench.running.request import request
 
@@ -112,7 +112,8 @@ def _show_method(method: MethodSpec) -> None:
 
 def _show_suite(suite: suites.Suite) -> None:
     contents = suite.contents
-    print(f"{suite.name}: {contents.title}\n")
+    _say(f"{suite.name}: ", contents.title)
+    print()
     _say("network:  ", f"{contents.network.name} {contents.network.options or ''}")
     for kind, recipe in vars(contents.recipes).items():
         _say(f"{kind + ':':9} ", ", ".join(f"{key} {value}" for key, value in vars(recipe).items()))
@@ -140,8 +141,14 @@ def _show_suite(suite: suites.Suite) -> None:
         print()
         _say(f"setting {suite.setting_name(setting)}: ", _describe(suite, setting))
         if availability.lacking(suite, setting):  # which stand below, each once
+            print("  data is missing, see below")
             continue
-        for name, part in build_parts(suite, setting, seed=0).items().items():
+        try:
+            parts = build_parts(suite, setting, seed=0)
+        except UserError as error:
+            _say("  ", str(error))
+            continue
+        for name, part in parts.items().items():
             if len(part):
                 print(f"  {name:20} {len(part):6,} images of {part.origin}")
     print()

@@ -69,8 +69,8 @@ def test_where_not_even_the_preset_has_its_data_the_suite_of_a_package_is_named(
 
 
 def test_every_method_that_the_suite_of_a_package_does_not_have_is_left_out():
-    (found,) = named(methods="coral", set=["network.depth=28"], offline=True)
-    assert found == request(suite="digits-c")
+    (found,) = missing_data.in_its_place(plan(request(suite="pacs", methods="coral", seeds="4")), ["pacs"])
+    assert found.request == request(suite="digits-c", seeds="4")
 
 
 def test_the_settings_that_are_here_come_first(tmp_path):
@@ -81,6 +81,14 @@ def test_the_settings_that_are_here_come_first(tmp_path):
     first, *_ = missing_data.in_its_place(plan(request(suite=mine, methods="msp")), ["svhn"])
     assert first.request == request(suite=mine, methods="msp", available=True)
     assert first.waiting == [] and len(first.cells) == 1
+
+
+def test_show_names_each_missing_set_once_with_its_address_and_its_command(monkeypatch):
+    monkeypatch.setattr("oodbench.cli.show.terminal_width", lambda: 80)
+    out = assert_done(oodbench("show", "cifar10-c"))
+    assert max(len(line) for line in out.splitlines() if " " in line.strip() and "://" not in line) <= 80
+    assert [out.count(f"oodbench data get {name}\n") for name in BY_HAND] == [1] * len(BY_HAND)
+    assert [out.count(f"  --preset {preset}: about ") for preset in ("released", "smoke")] == [1, 1]
 
 
 def answered(answer, folder):
