@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from oodbench.cli import missing_data
 from oodbench.cli.confirmation import agreed
 from oodbench.cli.json_output import add_json, print_json
 from oodbench.cli.progress import downloads
@@ -69,11 +70,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show = action(
         "show",
         _show,
-        "draw a contact sheet of a suite's images",
+        "draw a contact sheet of the images of a suite or a data set",
         "oodbench data show digits-c --corruption blur",
         "oodbench data show digits-c --corruption all --severity 3",
     )
-    show.add_argument("suite", metavar="SUITE", help="a suite of `oodbench list suites`, or a YAML file")
+    show.add_argument("suite", metavar="NAME", help="a suite or a data set of `oodbench list`, or a YAML file")
     show.add_argument(
         "--corruption", metavar="KIND", help="show one at every severity, or all at one (default: the test splits)"
     )
@@ -129,13 +130,22 @@ def _get(given: argparse.Namespace) -> int:
     expected: str | None = given.expect_sha256
     if expected is not None and len(names) != 1:
         raise UserError(f"--expect-sha256 is for one file, and you ask for {', '.join(names)}; name one data set")
+    problems: dict[str, str] = {}
     for name in names:
         word, details = availability.state(name)
         if word in ("verified", "present") and (expected is None or expected in details):
             print(f"{name}: is there already")
-        else:
+            continue
+        try:
             availability.fetch(name, downloads(partial(print, flush=True)), expected)
-    return 0
+        except UserError as error:
+            if len(names) == 1:
+                raise
+            problems[name] = str(error)
+    if problems:
+        print(f"oodbench: {len(problems)} of {len(names)} data sets could not be had:", file=sys.stderr)
+        print("\n".join(missing_data.sets(problems)), file=sys.stderr)
+    return 2 if problems else 0
 
 
 def _add(given: argparse.Namespace) -> int:
@@ -231,10 +241,11 @@ def _in_pixels(suite: suites.Suite) -> suites.Suite:
 
 
 def _show(given: argparse.Namespace) -> int:
-    suite, kind = _in_pixels(suites.load(given.suite)), given.corruption
-    out = given.out or Path(f"{suite.name}-{kind}.png" if kind else f"{suite.name}.png")
-    if out.suffix != ".png":
-        raise UserError(f"--out '{out}' is not the name of a PNG file; end it in .png")
+    kind: str | None = given.corruption
+    if given.suite in catalogue("datasets"):
+        return _show_data_set(given)
+    suite = _in_pixels(suites.load(given.suite))
+    out = _png(given.out or Path(f"{suite.name}-{kind}.png" if kind else f"{suite.name}.png"))
     if given.severity is not None and kind != contact_sheet.ALL:
         raise UserError("--severity goes with --corruption all; a single corruption is shown at every severity")
     if kind is None:
@@ -252,6 +263,26 @@ def _show(given: argparse.Namespace) -> int:
             print(f"left out: the corruption '{missing}': {problem}")
     else:
         sheet = contact_sheet.of_corruption(suite, kind, given.images, given.seed)
-    write_atomically(out, lambda file: sheet.image().save(file, "PNG", optimize=True))
-    print(f"{out}: {len(sheet.rows)} x {len(sheet.columns)} images of {suite.name}")
+    _write(sheet, out, suite.name)
     return 0
+
+
+def _show_data_set(given: argparse.Namespace) -> int:
+    if given.corruption is not None or given.severity is not None:
+        raise UserError(
+            f"'{given.suite}' is a data set, and suites have corruptions; leave out --corruption, or name one"
+        )
+    out = _png(given.out or Path(f"{given.suite}.png"))
+    _write(contact_sheet.of_data_set(given.suite, given.images, given.seed), out, given.suite)
+    return 0
+
+
+def _png(out: Path) -> Path:
+    if out.suffix != ".png":
+        raise UserError(f"--out '{out}' is not the name of a PNG file; end it in .png")
+    return out
+
+
+def _write(sheet: contact_sheet.Sheet, out: Path, name: str) -> None:
+    write_atomically(out, lambda file: sheet.image().save(file, "PNG", optimize=True))
+    print(f"{out}: {len(sheet.rows)} x {len(sheet.columns)} images of {name}")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from oodbench.cli.times import duration
 from oodbench.data.availability import Listener
 from oodbench.report import tables
 from oodbench.results.metrics import METRICS
@@ -98,14 +99,6 @@ class DownloadBar:
 
 def _say(text: str) -> None:
     print(text, flush=True, file=sys.stderr)
-
-
-def duration(seconds: float) -> str:
-    if seconds < 1:
-        return "under a second"
-    if seconds < 120:
-        return f"about {seconds:.0f} s"
-    return f"about {seconds / 60:.0f} min" if seconds < 7200 else f"about {seconds / 3600:.1f} h"
 
 
 class Lines:

@@ -3,18 +3,21 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sized
+import traceback
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oodbench.cli import progress, slurm_jobs
+from oodbench.cli import missing_data, progress, slurm_jobs
+from oodbench.cli.confirmation import said_yes
 from oodbench.cli.defaults import help_of
 from oodbench.cli.event_log import Logged
 from oodbench.cli.output import check_open, results_stay, terminal_width
 from oodbench.cli.parser import add_plugins
-from oodbench.cli.progress import duration, outcome, training_name
+from oodbench.cli.progress import outcome, training_name
 from oodbench.cli.reading import report_problems
+from oodbench.cli.times import duration, time_of
 from oodbench.config.cards import EVERY
 from oodbench.errors import UserError
 from oodbench.files import write_text
@@ -22,10 +25,11 @@ from oodbench.report import beside, render, tables
 from oodbench.results.folder import read_folder
 from oodbench.results.selection import RULES, TRAINING_DOMAIN
 from oodbench.running import request as requests
+from oodbench.running.costs import processes
 from oodbench.running.plan import plan
 from oodbench.running.reporting import Reporter
 from oodbench.running.request import DEFAULT_SUITE, SLURM, Request, request
-from oodbench.running.run import carry_out, check_device, prepare, remarks
+from oodbench.running.run import DataMissing, carry_out, check_device, prepare, remarks
 
 if TYPE_CHECKING:
     from oodbench.running.plan import Plan
@@ -183,8 +187,36 @@ def _run(asked: Request, given: argparse.Namespace) -> int:
     reporter: Reporter = progress.reporter()
     if given.log is not None:
         reporter = Logged(reporter, Path(given.log))
-    with results_stay(asked.folder):
-        return _carried_out(asked, reporter, given.debug)
+    try:
+        with results_stay(asked.folder):
+            return _carried_out(asked, reporter, given.debug)
+    except DataMissing as error:
+        if given.debug:
+            traceback.print_exc()
+        other = _refuse(error)
+    return 2 if other is None else _run(other, given)
+
+
+def _refuse(error: DataMissing) -> Request | None:
+    """Say what is missing and what runs now; that, if the user wants it."""
+    lines = [
+        f"oodbench: {error.planned.suite.label} needs {_count(error.problems, 'data set')} that cannot be used here:"
+    ]
+    lines += missing_data.sets(error.problems)
+    others = missing_data.in_its_place(error.planned, error.problems)
+    lines += _what_runs_now(others)
+    print("\n".join(lines), flush=True, file=sys.stderr)
+    if others and sys.stdin.isatty() and sys.stdout.isatty() and said_yes("Run it now?"):
+        return others[0].request
+    return None
+
+
+def _what_runs_now(others: Sequence["Plan"]) -> Iterator[str]:
+    for number, other in enumerate(others):
+        time = time_of(other)
+        yield ""
+        yield f"{'or' if number else 'what runs now'}{f', in {time}' if time else ''}:"
+        yield f"  {missing_data.command(other.request)}"
 
 
 def _carried_out(asked: Request, reporter: Reporter, debug: bool) -> int:
@@ -267,7 +299,7 @@ def _describe(asked: Request) -> int:
         from oodbench.running import preflight
 
         preflight.check(planned, device)
-        seconds = preflight.costs(planned, device).of(planned)
+        seconds = preflight.costs(planned, device, anew=True).together(processes(planned))
     print(_counts(planned))
     done = {cell.path for cell in planned.done}
     for cell in planned.cells if planned.only is None else ():
@@ -279,12 +311,19 @@ def _describe(asked: Request) -> int:
     for key, training in planned.all_trainings.items():
         cells = planned.trainings[key][1] if key in planned.trainings and planned.only is None else []
         print(f"  {training_name(training)}: {_count(cells, 'cell') if cells else 'only to start others from'}")
-    for problem in planned.lacking.values():
-        print(problem)
+    for line in missing_data.sets(planned.lacking):
+        print(line)
     for line in _unlisted(planned):
         print(line)
     if planned.cells or not planned.waiting:
         print(f"estimated time on {device}: {duration(seconds)}")
+    time = time_of(planned) if planned.waiting else ""
+    if time:
+        print(f"time of all cells, with those that wait for data: {time}")
+    if asked.available and not planned.cells:
+        print(f"nothing is left to run: no setting of {planned.suite.label} has its data here")
+        for line in _what_runs_now(missing_data.in_its_place(planned, ())):
+            print(line)
     return 0
 
 

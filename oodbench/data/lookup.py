@@ -1,5 +1,6 @@
 """Data sets by name, and what a suite and a setting read of them. Nothing is decoded here but labels."""
 
+from collections.abc import Collection
 from functools import cache
 
 from oodbench.config.cards import catalogue, load_class
@@ -47,10 +48,15 @@ def sources(suite: Suite, setting: Setting) -> dict[str, Source]:
     return read
 
 
-def outlier_mark(suite: Suite) -> dict[str, str]:
+def outlier_mark(suite: Suite, absent: Collection[str] = ()) -> dict[str, str]:
     """The name and the content of the auxiliary outliers, for the trainings that read them."""
     source = suite.contents.outliers
-    return {} if source is None else {dataset(source.dataset).name: dataset(source.dataset).fingerprint}
+    return {} if source is None else {dataset(source.dataset).name: _mark(dataset(source.dataset), absent)}
+
+
+def _mark(data: Dataset, absent: Collection[str]) -> str:
+    """The content of a set, or a word in its place where that is not here."""
+    return "absent" if (data.made_from or data.name) in absent else data.fingerprint
 
 
 def shared_with_outliers(suite: Suite, setting: Setting) -> str | None:
@@ -67,15 +73,19 @@ def shared_with_outliers(suite: Suite, setting: Setting) -> str | None:
     return None
 
 
-def fingerprints(suite: Suite, setting: Setting) -> dict[str, str]:
-    """The content of every data set a cell reads, without decoding any; auxiliary outliers have their own mark."""
+def fingerprints(suite: Suite, setting: Setting, absent: Collection[str] = ()) -> dict[str, str]:
+    """The content of every data set a cell reads, without decoding any; auxiliary outliers have their own mark.
+
+    With sets that are `absent`, these are the marks of a cell that nobody can run yet.
+    """
     marks: dict[str, str] = {}
     for source in sources(suite, setting).values():
         data = dataset(source.dataset)
-        is_known = marks.setdefault(data.name, data.fingerprint) == data.fingerprint
+        mark = _mark(data, absent)
+        is_known = marks.setdefault(data.name, mark) == mark
         if not is_known:  # two folders of one name
-            marks[f"{data.name} {data.fingerprint}"] = data.fingerprint
-    files = official_files(suite, setting)
+            marks[f"{data.name} {mark}"] = mark
+    files = None if absent else official_files(suite, setting)
     if files is not None:
         marks[files.name] = files.fingerprint
     return dict(sorted(marks.items()))

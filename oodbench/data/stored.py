@@ -87,8 +87,8 @@ class Obtained(ABC):
         def note(text: str) -> None:
             listener.tell(f"{self.name}: {text}")
 
-        reasons = []
-        for source in self._sources(expected):
+        reasons, sources = [], self._sources(expected)
+        for source in sources:
             note(source.describe())
             with store.working_folder() as work:
                 try:
@@ -97,7 +97,8 @@ class Obtained(ABC):
                     delivery.accept()
                 except (Unavailable, UserError) as error:
                     reason = str(error).replace(f"{work}{os.sep}", "")  # gone when this is read
-                    reasons.append(reason)
+                    # The advice has the address, unless it is one of several.
+                    reasons.append(reason if len(sources) > 1 else reason.removeprefix(f"{source.describe()} "))
                     note(reason)
                     continue
                 entry = save()

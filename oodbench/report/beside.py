@@ -89,8 +89,13 @@ def stand_in(suite: str, preset: str | None, semantic: str) -> StandIn | None:
 
 
 def has_stand_ins(suite: str, preset: str | None) -> bool:
+    return preset in presets_beside_paper(suite)
+
+
+def presets_beside_paper(suite: str) -> list[str]:
+    """The presets of a suite that show the paper's effect in another setting, the one to begin with first."""
     stated = sources.reference(sources.PAPER).source.stand_ins
-    return any(each.suite == suite and preset in each.presets for each in stated)
+    return [preset for each in stated if each.suite == suite for preset in each.presets]
 
 
 def _by_cell() -> dict[tuple[str, str, str], list[Number]]:

@@ -112,6 +112,20 @@ def of_parts(suite: Suite, settings: Sequence[Setting], count: int, seed: int) -
     )
 
 
+def of_data_set(name: str, count: int, seed: int) -> Sheet:
+    """A row for each domain of a data set or, where it has none, for its train and its test part."""
+    data = lookup.dataset(name)
+    if data.domains:
+        chosen = {domain: data.part(None, domains=[domain]) for domain in data.domains}
+    elif data.has_test_part:
+        chosen = {"train": data.part(False), "test": data.part(True)}
+    else:
+        chosen = {"all": data.part(None)}
+    images = data.arrays(None)[0]
+    picked = [rows.rows[_one_per_class(rows.labels, count, seed, part)] for part, rows in chosen.items()]
+    return Sheet(name, [*chosen], [""] * count, np.stack([np.asarray(images[rows]) for rows in picked]))
+
+
 @dataclass(frozen=True)
 class _Clean:
     """Some ID test images."""

@@ -1,6 +1,5 @@
 """Carries out what a plan has left to do, with the engine that fits."""
 
-import os
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -9,6 +8,7 @@ from oodbench.files import check_writable
 from oodbench.results.result import Result
 from oodbench.running import preflight
 from oodbench.running.claims import Claims
+from oodbench.running.costs import Costs, cores
 from oodbench.running.driver import Driver, Engine, drive
 from oodbench.running.plan import Plan
 from oodbench.running.reporting import Reporter, training_name
@@ -33,7 +33,7 @@ def execute(plan: Plan, device: "torch.device", reporter: Reporter) -> list[Resu
     claims = Claims(plan.folder, reporter, plan.request.take_over)
     driver = Driver(plan, schedule, reporter, claims, plan.request.timeout)
     cells = plan.todo if plan.only is None else []
-    with closing(driver), closing(_engine(plan, device, driver, costs.of(plan))) as engine:
+    with closing(driver), closing(_engine(plan, device, driver, costs.seconds)) as engine:
         reporter.begin(len(cells), engine.slots)
         try:
             drive(schedule, engine, driver, ahead=int(engine.carries_weights))  # of what has to travel, one is sent on
@@ -58,12 +58,12 @@ def execute(plan: Plan, device: "torch.device", reporter: Reporter) -> list[Resu
     return driver.new
 
 
-def _costs(plan: Plan, device: "torch.device") -> preflight.Costs:
+def _costs(plan: Plan, device: "torch.device") -> Costs:
     """None that anybody knows where a network or a picture cannot be tried; what is wrong fails its cells in turn."""
     try:
         return preflight.costs(plan, device)
     except Exception:
-        return preflight.Costs({}, 0.0)
+        return Costs({}, 0.0)
 
 
 def _check_engine(plan: Plan) -> None:
@@ -91,7 +91,7 @@ def _engine(plan: Plan, device: "torch.device", driver: Driver, seconds: float) 
             plan.suite.threads,
             asked.per_device,
             asked.workers,
-            len(_cores()),
+            len(cores()),
         )
     devices = _devices(plan, device, seconds)
     if len(devices) == 1 and asked.workers is None and asked.timeout is None:
@@ -108,7 +108,7 @@ def _devices(plan: Plan, device: "torch.device", seconds: float) -> list[str]:
     """One for each worker: as many as were asked for or, on CPUs, as there are cores; at most one for each training."""
     asked, trainings = plan.request, len(plan.all_trainings)
     if device.type == "cpu":
-        slots = max(1, len(_cores()) // plan.suite.threads)
+        slots = max(1, len(cores()) // plan.suite.threads)
         chosen = asked.workers or (slots if seconds > SHORT else 1)
         return [str(device)] * min(chosen, trainings)
     found = [str(device)]
@@ -123,8 +123,3 @@ def _devices(plan: Plan, device: "torch.device", seconds: float) -> list[str]:
             "with --per-device"
         )
     return [found[i % len(found)] for i in range(min(chosen, trainings))]
-
-
-def _cores() -> set[int] | range:
-    """Those that this process may use."""
-    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)

@@ -5,8 +5,11 @@ import os
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
+from torch.utils.flop_counter import FlopCounterMode
 
 from oodbench.config import networks
+from oodbench.config.cards import load_class
+from oodbench.config.contents import NetworkChoice
 from oodbench.config.suite import Suite
 from oodbench.data import lookup
 from oodbench.errors import UserError, shortened
@@ -59,6 +62,17 @@ def check(suite: Suite) -> None:
         raise _refusal(
             suite, f"{sum(sizes):,} parameters, {_gibibytes(needed)} in training; this machine has {_gibibytes(memory)}"
         )
+
+
+def flops(choice: NetworkChoice, channels: int, side: int) -> int:
+    """What a body of a shipped network computes of one image forward, counted without computing it."""
+    options = {name: value for name, value in choice.options.items() if name not in ("pretrained", "weights")}
+    network: Network = load_class(networks.card(choice.name))(**options)
+    with torch.device("meta"):
+        body = network.body(channels)[0].eval()
+        with FlopCounterMode(display=False) as counter:
+            body(torch.empty(1, channels, side, side))
+    return int(counter.get_total_flops())
 
 
 def _make(network: Network, suite: Suite) -> None:

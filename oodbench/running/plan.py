@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -37,6 +37,7 @@ class Waiting:
     method: str
     seed: int
     lacks: tuple[str, ...]  # names of data sets and files of weights
+    cells: tuple[Cell, ...] = ()  # with every draw of a search, under keys that they will not have
 
     def __str__(self) -> str:
         return f"{self.setting} / {self.method} / seed {self.seed}"
@@ -168,11 +169,11 @@ def plan(asked: Request) -> Plan:
     return whole if asked.shard is None else whole.share(shard_of(asked.shard), asked.stage)
 
 
-def of_suite(asked: Request, suite: Suite) -> Plan:
-    """The plan of a request on this suite, whatever its file says."""
+def of_suite(asked: Request, suite: Suite, registry: Registry | None = None) -> Plan:
+    """The plan of a request on this suite, whatever its file says, with the methods of a registry that is at hand."""
     selection.check(asked.selection)
     swept = suite.sweep(asked.sweep)
-    registry = Registry(asked.plugins)
+    registry = registry or Registry(asked.plugins)
     init = Path(asked.init) if asked.init else None
     suite, specs, named, left_out = choice.choose_methods(asked, suite, registry, swept)
     chosen = choice.choose_settings(asked, suite, swept)
@@ -198,10 +199,11 @@ def of_suite(asked: Request, suite: Suite) -> Plan:
         missing = availability.lacking(own, setting)
         lacking |= missing
         for seed, spec in itertools.product(dict.fromkeys(asked.seeds), specs):
+            made = _cells(own, stated, spec, setting, seed, init, asked, searched[spec.label], missing)
             if missing:
-                waiting.append(Waiting(own.setting_name(setting), spec.label, seed, (*missing,)))
+                waiting.append(Waiting(own.setting_name(setting), spec.label, seed, (*missing,), (*made,)))
             else:
-                cells += _cells(own, stated, spec, setting, seed, init, asked, searched[spec.label])
+                cells += made
     order = {place: i for i, place in enumerate(itertools.product(asked.seeds, [spec.label for spec in specs]))}
     cells.sort(key=lambda cell: order[cell.seed, cell.method.label])  # all settings of a method beside each other
     done = [] if asked.force else [cell for cell in cells if cell.is_done()]
@@ -211,12 +213,12 @@ def of_suite(asked: Request, suite: Suite) -> Plan:
 
 def _cells(
     suite: Suite, stated: Stated, spec: MethodSpec, setting: Setting, seed: int, init: Path | None,
-    asked: Request, searched: Mapping[str, Distribution],
+    asked: Request, searched: Mapping[str, Distribution], missing: Collection[str],
 ) -> list[Cell]:  # fmt: skip
     """One method in one setting under one seed, with every draw of a search."""
-    marks = lookup.fingerprints(suite, setting)
+    marks = lookup.fingerprints(suite, setting, missing)
     if spec.outliers is not None:
-        marks = dict(sorted({**marks, **lookup.outlier_mark(suite)}.items()))
+        marks = dict(sorted({**marks, **lookup.outlier_mark(suite, missing)}.items()))
     recipe = stated.recipe(spec.trainer.card, spec.name)
     training = _training(suite, stated, spec.trainer, recipe, setting, seed, init, marks)
     cell = Cell(setting, spec, training, asked.folder, marks)

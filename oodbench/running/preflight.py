@@ -2,27 +2,30 @@
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from oodbench.config.suite import Setting
+from oodbench.config.recipe import Recipe
+from oodbench.config.suite import Setting, Suite
+from oodbench.data import counting
 from oodbench.data.parts import build_parts
 from oodbench.errors import UserError, shortened
 from oodbench.learning import precision
 from oodbench.learning.batches import Data
-from oodbench.learning.evaluation import TEST_SPLITS
 from oodbench.learning.initial_weights import read_weights
 from oodbench.learning.loop import Loop
 from oodbench.learning.networks import Classifier
 from oodbench.learning.rehearsal import rehearse
 from oodbench.running import network_size, own_networks
-from oodbench.running.cells import Training, must_train
+from oodbench.running.cells import Training
+from oodbench.running.costs import Costs, Pace, cpu, kind_of, remember, remembered
+from oodbench.running.costs import costs as costs_of
 from oodbench.running.mistakes import in_words, isolated
 from oodbench.running.plan import Plan
 from oodbench.running.trained import build_model, extended, frozen, training_data
@@ -155,48 +158,83 @@ def _copied(untrained: Classifier, training: Training, device: torch.device) -> 
     return extended(deepcopy(untrained).to(device), training.chain, device)
 
 
-@dataclass(frozen=True)
-class Costs:
-    """Seconds that parts of a plan will take."""
-
-    trainings: dict[str, float]  # by key
-    cell: float  # the scoring of one
-
-    def of(self, plan: Plan) -> float:
-        """Of the whole plan in one process."""
-        cells = len(plan.todo) if plan.only is None else 0
-        return sum(self.trainings.values()) + self.cell * cells
+MEASURED = 3  # steps of a kind, after one to warm up
+PATIENCE = 2.0  # seconds after which no further one is begun
 
 
-def costs(plan: Plan, device: torch.device) -> Costs:
-    """What is still to do: the images it must pass, at the speed this machine shows on a few batches."""
+def costs(plan: Plan, device: torch.device, anew: bool = False) -> Costs:
+    """Of what is still to do and has its data, at the pace that this machine has shown, or shows now on a few batches.
+
+    `anew`: also where it is remembered.
+    """
     if not plan.todo:
         return Costs({}, 0.0)
-    suite = plan.suite
-    with precision.threads(suite.threads, device):
-        parts = build_parts(suite, plan.todo[0].setting, seed=0)
-        data = training_data(suite, parts, setting=None)
-        per_image = _seconds_per_image(plan, data, device)
-    scored = sum(len(getattr(parts, split)) for split in ("labelled", *TEST_SPLITS))
-    trainings = {}
-    for key, training in plan.all_trainings.items():
-        if must_train(training, plan.folder, plan.request.force):
-            recipe = training.recipe
-            with isolated(training.trainer):
-                runs = training.trainer.make().runs
-            batch = recipe.batch_size * training.images_of_a_step
-            trainings[key] = per_image * runs * recipe.steps(data.steps(recipe)) * batch
-    return Costs(trainings, per_image * scored / 3)  # a forward pass is about a third of a training step
+    name = device_kind(device, plan.suite.threads)
+    trainings = [*plan.all_trainings.values(), *(cell.training for cell in plan.todo)]
+    kinds = {kind_of(plan.suite, each.recipe): each.recipe for each in trainings}
+    known = remembered(name)
+    unknown = {kind: recipe for kind, recipe in kinds.items() if anew or known(plan.suite, recipe) is None}
+    parts = {setting: build_parts(plan.suite, setting, seed=0) for setting in {cell.setting for cell in plan.todo}}
+    paces = {kind: known(plan.suite, recipe) for kind, recipe in kinds.items()}
+    if unknown:
+        with precision.threads(plan.suite.threads, device):
+            data = training_data(plan.suite, next(iter(parts.values())), setting=None)
+            measured = {kind: _pace(plan.suite, recipe, data, device) for kind, recipe in unknown.items()}
+        remember(name, measured)
+        paces |= measured
+
+    def runs(training: Training) -> int:
+        with isolated(training.trainer):
+            return int(training.trainer.make().runs)
+
+    found = costs_of(
+        replace(plan, waiting=[]),
+        lambda suite, recipe: paces[kind_of(suite, recipe)],
+        lambda _, setting: counting.of_parts(parts[setting]),
+        runs,
+    )
+    assert found is not None
+    return found
 
 
-def _seconds_per_image(plan: Plan, data: Data, device: torch.device) -> float:
-    """Of a training step."""
-    model = build_model(plan.suite, seed=0).to(device).train()
-    batch = next(data.batches(plan.suite.contents.recipes.scratch, 0, device))
-    times = []
-    for _ in range(4):
-        started = time.perf_counter()
+def device_kind(device: torch.device, threads: int) -> str:
+    """The name under which the pace of a device is remembered."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return cpu(threads) if device.type == "cpu" else str(device)
+
+
+def _pace(suite: Suite, recipe: Recipe, data: Data, device: torch.device) -> Pace:
+    """Of training steps, with their batches, and of passes forward."""
+    model = build_model(suite, seed=0).to(device).train()
+    steps = data.batches(recipe, 0, device, 1 + MEASURED)
+
+    def step() -> int:
+        batch = next(steps)
         F.cross_entropy(model(batch.x), batch.y).backward()
         float(model.head.bias.grad.sum())  # type: ignore[union-attr]  # wait for the device
-        times.append(time.perf_counter() - started)
-    return min(times[1:]) / len(batch)
+        return len(batch)
+
+    trained = _images_per_second(step)
+    images = next(data.batches(recipe, 0, device, 1)).x
+    model.eval()
+
+    @torch.inference_mode()
+    def score() -> int:
+        float(model(images).sum())
+        return len(images)
+
+    return Pace(trained, _images_per_second(score))
+
+
+def _images_per_second(act: Callable[[], int]) -> float:
+    """At best, for a machine may do other things too."""
+    act()
+    best, began = 0.0, time.perf_counter()
+    for _ in range(MEASURED):
+        started = time.perf_counter()
+        count = act()
+        best = max(best, count / (time.perf_counter() - started))
+        if time.perf_counter() - began > PATIENCE:
+            break
+    return best

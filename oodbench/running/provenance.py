@@ -36,6 +36,7 @@ from oodbench.results.result import (
 )
 from oodbench.running import keys
 from oodbench.running.cells import Cell
+from oodbench.running.costs import cpu_model
 from oodbench.seeds import derive
 
 if TYPE_CHECKING:
@@ -212,15 +213,7 @@ def commit() -> str | None:
 def machine() -> dict[str, str]:
     """Where it was made: numbers of two processors differ in their last digits, and trainings carry that on."""
     capability = torch.backends.cpu.get_cpu_capability()
-    return {"host": platform.node(), "cpu": _cpu(), "capability": capability, "architecture": platform.machine()}
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration, UnicodeDecodeError):
-        return platform.processor()
+    return {"host": platform.node(), "cpu": cpu_model(), "capability": capability, "architecture": platform.machine()}
 
 
 def device_name(device: torch.device, *flags: str) -> str:

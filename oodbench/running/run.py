@@ -1,7 +1,7 @@
 """From a request to results: data is provided, the plan made, checked and carried out. One way for every door."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     import torch
 
 
+class DataMissing(UserError):
+    """A run that cannot begin, for its data is not here."""
+
+    def __init__(self, planned: Plan, problems: Mapping[str, str], message: str) -> None:
+        super().__init__(message)
+        self.planned = planned
+        self.problems = problems  # data sets and files of weights, and why they could not be had
+
+
 def prepare(asked: Request, reporter: Reporter) -> Plan:
     """The plan of a request once its data is there: fetched if missing, left out or refused if it cannot be had."""
     planned = plan(asked)
@@ -31,11 +40,11 @@ def prepare(asked: Request, reporter: Reporter) -> Plan:
         planned = plan(asked)
         problems = {name: problems.get(name, problem) for name, problem in planned.lacking.items()}
     if problems and not asked.available:
-        raise UserError("; ".join(problems.values()))
+        raise DataMissing(planned, problems, "; ".join(problems.values()))
     for setting, lacks in {each.setting: each.lacks for each in planned.waiting}.items():
         reporter.note(f"left out: the setting '{setting}': {problems[lacks[0]]}")
     if not planned.cells and asked.shard is None:
-        raise UserError(f"no setting has its data here; see: oodbench data status {asked.suite}")
+        raise DataMissing(planned, problems, f"no setting has its data here; see: oodbench data status {asked.suite}")
     for line in remarks(planned):
         reporter.note(line)
     return planned

