@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--same-machine",
         action="store_true",
-        help="both folders come from one machine and version: demand equal bits, of all metrics and raw scores",
+        help="both come from one machine and version: demand equal bits",
     )
     add_json(parser)
     parser.add_argument(
@@ -131,12 +131,11 @@ def _with_source(ledger: Ledger, source: str, folder: Path, no_worse: bool) -> l
 
 def _instead(ledger: Ledger, source: str, folder: Path) -> str:
     """What does work: these results against the reference, if that has such, and a run that the source reports."""
-    words = []
+    words, same = [], f"oodbench check {shlex.quote(str(folder))} --against {REFERENCE}"
     with suppress(UserError):
-        if any(
-            each.suite_label in ledger.suites for root in roots_of(REFERENCE, folder) for each in read_folder(root)[0]
-        ):
-            words.append(f"compare them with the reference results: oodbench check {shlex.quote(str(folder))} --against {REFERENCE}")
+        results = [each for root in roots_of(REFERENCE, folder) for each in read_folder(root)[0]]
+        if any(each.suite_label in ledger.suites for each in results):
+            words.append(f"compare them with the reference results: {same}")
     run = next(filter(None, (table.run for table in reference(source).source.tables.values())))
     return ", or ".join([*words, f"run what it reports: {run}"])
 
