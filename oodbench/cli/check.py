@@ -78,12 +78,12 @@ def main(given: argparse.Namespace) -> int:
             theirs += _outside(read_ledger(other), folder, other).results
         verdicts = judged(_lined_up(ours, _of_collection(theirs), given.same_machine, given.no_worse), given.no_worse)
         rest = _rest(ours, verdicts)
-    gate = Gate(given.against, verdicts, given.no_worse, given.complete, given.strict)
-    text = None if format is None else FORMATS[format](gate, rest)
+    gate = Gate(given.against, verdicts, given.no_worse, given.complete, given.strict, rest)
+    text = None if format is None else FORMATS[format](gate)
     if text is not None and given.out is not None:
         write_text(Path(given.out), f"{text}\n")
     if text is None or given.out is not None or format == "github":
-        _print(gate, rest, given.same_machine)
+        _print(gate, given.same_machine)
     if text is not None and given.out is None:
         print(text)
     if gate.status == 3:
@@ -100,26 +100,21 @@ def _format(given: argparse.Namespace) -> str | None:
     return format
 
 
-def _json(gate: Gate, rest: list[str]) -> str:
+def _json(gate: Gate) -> str:
     return as_json(
         {
             "against": gate.against,
             "exit_status": gate.status,
             "counts": {status: gate.counts[status] for status in STATUSES},
             "cells": [{name: getattr(verdict, name) for name in FIELDS} for verdict in gate.verdicts],
-            "not_compared": rest,
+            "not_compared": gate.not_compared,
             "level": LEVEL,
             "no_worse": gate.no_worse,
         }
     )
 
 
-FORMATS: dict[str, Callable[[Gate, list[str]], str]] = {
-    "json": _json,
-    "junit": lambda gate, rest: junit(gate),
-    "github": lambda gate, rest: github(gate),
-    "badge": lambda gate, rest: badge(gate),
-}
+FORMATS: dict[str, Callable[[Gate], str]] = {"json": _json, "junit": junit, "github": github, "badge": badge}
 
 
 def _with_source(ledger: Ledger, source: str, folder: Path, no_worse: bool) -> list[Verdict]:
@@ -189,10 +184,10 @@ def _outside(ledger: Ledger, inner: Path, outer: Path) -> Ledger:
     return rest
 
 
-def _print(gate: Gate, rest: list[str], same_machine: bool) -> None:
+def _print(gate: Gate, same_machine: bool) -> None:
     """A block for each table or suite that has anything, then what differs in words, and what chance may do."""
-    if rest:
-        print(f"not compared in some setting, for lack of a counterpart: {', '.join(rest)}\n")
+    if gate.not_compared:
+        print(f"not compared in some setting, for lack of a counterpart: {', '.join(gate.not_compared)}\n")
     blocks: dict[tuple[str, str], list[Verdict]] = {}
     for verdict in gate.verdicts:
         blocks.setdefault((verdict.suite, verdict.table), []).append(verdict)

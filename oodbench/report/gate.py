@@ -26,6 +26,7 @@ class Gate:
     no_worse: bool = False  # count only what is worse
     complete: bool = False  # fail for what is missing too
     strict: bool = False  # and for what cannot be told
+    not_compared: Sequence[str] = ()  # methods with nothing to compare to in some setting
 
     @cached_property
     def counts(self) -> Counter[Status]:
