@@ -20,7 +20,7 @@ from oodbench.files import write_text
 from oodbench.report import comparison
 from oodbench.report.gate import Gate, badge, github, junit
 from oodbench.report.reported import layout, reference, source_names
-from oodbench.report.verdicts import RAW_SCORES, STATUSES, Verdict, cells_judged, in_words, judged, title_of
+from oodbench.report.verdicts import STATUSES, Verdict, cells_judged, in_words, judged, title_of
 from oodbench.results.folder import COLLECTIONS, REFERENCE, read_folder, roots_of
 from oodbench.results.ledger import Ledger
 from oodbench.results.result import Result
@@ -202,7 +202,7 @@ def _print(gate: Gate, same_machine: bool) -> None:
     for heading, listed in (
         ("worse" if gate.no_worse else "differs", [each for each in gate.verdicts if each.status == "differs"]),
         ("suspect, not counted", [each for each in gate.verdicts if each.status == "suspect"]),
-        ("missing", [each for each in gate.verdicts if each.status == "missing" and each.metric == RAW_SCORES]),
+        ("missing", [each for each in gate.verdicts if each.status == "missing" and each.note and same_machine]),
     ):
         if listed:
             print(f"{heading}:\n" + "\n".join(f"  {verdict}" for verdict in listed) + "\n")

@@ -248,6 +248,10 @@ def _with_runs(
     own = by_seed(ours, place[-1])
     if not own:
         return Verdict(*place, "missing", note="these results have no number")
+    both = {each.seed for each in ours.ok} & {each.seed for each in theirs.ok}
+    lacking = sorted(seed for seed in both if (seed in own) != (seed in wanted))
+    if varies is None and lacking:
+        return Verdict(*place, "missing", note=f"recorded on one side alone for {seeds_in_words(lacking)}")
     shared = sorted(own.keys() & wanted.keys())
     if shared:
         own, wanted = ({seed: values[seed] for seed in shared} for values in (own, wanted))

@@ -79,7 +79,7 @@ def junit(gate: Gate) -> str:
             elif verdict.status != "agrees":
                 ElementTree.SubElement(case, "skipped", {"message": message})
     ElementTree.indent(root, " ")
-    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
+    return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True).decode()
 
 
 def _count(element: ElementTree.Element, gate: Gate, verdicts: Sequence[Verdict]) -> None:

@@ -208,12 +208,15 @@ def test_on_the_same_machine_missing_metrics_and_scores_are_named_and_fail_if_al
     scores.unlink()
     for one, other in ((here, there), (there, here)):
         outcome = on_the_same_machine(one, other)
-        assert outcome.status == 0 and outcome.out.endswith(", 2 missing\n")
-        assert f"missing:\n  digits-c / unseen-digits / msp / Raw scores: there is no '{scores}'\n" in outcome.out
+        assert outcome.status == 0 and outcome.out.endswith(", 2 missing\n") and " / AUPR-out: " in outcome.out
+        assert f"\n  digits-c / unseen-digits / msp / Raw scores: there is no '{scores}'\n" in outcome.out
         assert on_the_same_machine(one, other, "--complete").status == 1
+    for folder in (here, there):
+        scored(folder, 1)
     scores.write_bytes(b"no archive")
     outcome = on_the_same_machine(here, there)
     assert outcome.status == 1 and "Raw scores: not bit-identical: damaged: " in outcome.out
+    assert "AUPR-out: recorded on one side alone for seed 0\n" in outcome.out  # though seed 1 has it on both
 
 
 def test_on_the_same_machine_without_a_seed_in_common_nothing_is_decided(tmp_path):
