@@ -90,8 +90,8 @@ COMMANDS = {
     "check": Command(
         "check",
         "compare results with a paper or with other results",
-        "The exit status is 1 if a cell differs by more than chance explains.",
-        ("oodbench check results/demo --against results/reference", "oodbench check results/ --against scone"),
+        "The exit status is 1 if a cell differs by more than chance explains, and 3 if no cell can be decided.",
+        ("oodbench check results/demo --against reference", "oodbench check results/ --against scone"),
     ),
     "plot": Command("plot", "draw the figures of a results folder", "", ("oodbench plot results/",)),
     "report": Command(

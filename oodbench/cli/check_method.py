@@ -11,12 +11,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(given: argparse.Namespace) -> int:
     import torch
 
-    from oodbench.testing import Violation, checks
+    from oodbench.testing import Violation, checks, hints
 
     torch.set_num_threads(1)  # tensors this small only lose by sharing
     try:
         for sentence in checks(given.file):
             print(f"ok: {sentence}", flush=True)
+        for hint in hints(given.file):
+            print(f"note: {hint}")
     except Violation as violation:
         if given.debug:
             raise

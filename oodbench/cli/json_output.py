@@ -16,7 +16,11 @@ def add_json(parser: argparse._ActionsContainer) -> None:
 
 
 def print_json(values: Mapping[str, Any]) -> None:
-    print(json.dumps({"schema": SCHEMA, **values}, indent=1, allow_nan=False, default=_plain))
+    print(as_json(values))
+
+
+def as_json(values: Mapping[str, Any]) -> str:
+    return json.dumps({"schema": SCHEMA, **values}, indent=1, allow_nan=False, default=_plain)
 
 
 def _plain(value: Any) -> Any:

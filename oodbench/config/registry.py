@@ -29,6 +29,7 @@ GROUPS = (DETECTION, GENERALIZATION, WILD_DATA) = ("OOD detection", "OOD general
 OUTLIERS = "Learning with auxiliary outliers"  # which are no wild images
 LABELS = "Learning with wild data, some of it labeled"  # what spends labels is never beside what does not
 DETECTION_BY = {reads: f"{DETECTION}: {reads}" for reads in READS}  # what our own tables divide the first of them into
+DETECTION_OTHER = f"{DETECTION}: other"  # of scorers that do not say what they read
 DETECTION_TRAINING = f"{DETECTION}: training"  # of trainers that are for detection and see no outliers
 YOUR_NETWORK = "Your network"  # the group of what scores a network that was given, and its division where it is alone
 YOUR_NETWORK_BY = {reads: f"{YOUR_NETWORK}: {reads}" for reads in READS}

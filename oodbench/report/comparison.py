@@ -7,7 +7,7 @@ no torch.
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from itertools import product
 
@@ -21,9 +21,11 @@ from oodbench.report.numbers import OUT_SHARE, Number
 from oodbench.report.reported import FULL_SIZE, PAPER, layout, reference
 from oodbench.report.spread import Source, Spread, Variance, Where
 from oodbench.report.tables import Row, Table
-from oodbench.report.verdicts import Uncertainty, Verdict, judged
+from oodbench.report.verdicts import RAW_SCORES, Uncertainty, Verdict, judged
 from oodbench.results.ledger import Ledger, Place, as_ledger
 from oodbench.results.measurement import Runs
+from oodbench.results.metrics import METRICS
+from oodbench.results.raw_scores import Unreadable, read_scores
 from oodbench.results.result import GivenRun, Result
 from oodbench.results.selection import by_protocol, select
 
@@ -46,8 +48,12 @@ def bands() -> Bands:
     return Document(folder("benchmarks") / "check" / "bands.yaml").conform(Bands)
 
 
+class NotReported(UserError):
+    """A source has no number for any of the results."""
+
+
 def with_source(
-    results: Ledger | Sequence[Result], source: str = PAPER, measured: Spread | None = None
+    results: Ledger | Sequence[Result], source: str = PAPER, measured: Spread | None = None, no_worse: bool = False
 ) -> list[Verdict]:
     """Every cell of the tables of a source on the suites that were run at full size.
 
@@ -75,11 +81,8 @@ def with_source(
         if not layout(table.layout).table.other_setting
     ]
     if not tables:
-        raise UserError(
-            f"none of these results is in {owner.source.label}: none of its suites was run at full size; "
-            "compare with other results: --against DIR"
-        )
-    return judged([verdict for ledger, table in tables for verdict in _of_table(ledger, table, varies)])
+        raise NotReported(f"none of these results is in {owner.source.label}: none of its suites was run at full size")
+    return judged([verdict for ledger, table in tables for verdict in _of_table(ledger, table, varies)], no_worse)
 
 
 def _of_table(ledger: Ledger, table: Table, varies: Spread) -> list[Verdict]:
@@ -135,12 +138,14 @@ def with_results(
     expected: Ledger | Sequence[Result],
     same_machine: bool = False,
     measured: Spread | None = None,
+    no_worse: bool = False,
 ) -> list[Verdict]:
     """Every cell of the other results on the suites that were run here.
 
-    Seeds that both sides have are compared one by one and vary as machines do; without such, the means of all.
+    Seeds that both sides have are compared one by one and vary as machines do; without such, the means of all. On the
+    same machine all that was recorded is compared, to the bit.
     """
-    return judged(lined_up(results, expected, same_machine, measured))
+    return judged(lined_up(results, expected, same_machine, measured, no_worse), no_worse)
 
 
 def lined_up(
@@ -148,6 +153,7 @@ def lined_up(
     expected: Ledger | Sequence[Result],
     same_machine: bool = False,
     measured: Spread | None = None,
+    no_worse: bool = False,
 ) -> list[Verdict]:
     """As `with_results`, yet to be judged: for a check that has more to compare."""
     ours, theirs = as_ledger(results).suites, as_ledger(expected).suites
@@ -163,10 +169,55 @@ def lined_up(
         stated = bands().of(theirs[suite].newest.suite)
         here, there = shown_runs(ours[suite]), shown_runs(theirs[suite])
         for (setting, method), runs in sorted(((s, m), runs) for (m, s), runs in there.items()):
+            own = here.get((method, setting))
+            place = (suite, "", setting, method)
+            if varies is None:
+                verdicts += [_with_runs((*place, metric), own, runs, 0.0, None) for metric in _recorded(own, runs)]
+                verdicts.append(_raw_scores((*place, RAW_SCORES), own, runs))
+                continue
             for metric in [each for each in stated if _has(runs, each)]:
-                place, own = (suite, "", setting, method, metric), here.get((method, setting))
-                verdicts.append(_with_runs(place, own, runs, stated[metric], varies))
+                verdicts.append(_with_runs((*place, metric), own, runs, stated[metric], varies, no_worse))
     return verdicts
+
+
+def _recorded(ours: Runs | None, theirs: Runs) -> list[str]:
+    """The metrics that either side has, in the order of tables."""
+    names = {name for runs in filter(None, (ours, theirs)) for each in runs.ok for name in each.metrics}
+    return sorted(names, key=lambda name: ([*METRICS, name].index(name), name))
+
+
+def _raw_scores(place: tuple[str, str, str, str, str], ours: Runs | None, theirs: Runs) -> Verdict:
+    """Equal to the bit, array by array, for every seed that both sides have."""
+    own, wanted = ({each.seed: each.result for each in runs.ok} if runs else {} for runs in (ours, theirs))
+    shared = sorted(own.keys() & wanted.keys())
+    if not shared:
+        return Verdict(*place, "missing", note="no seed in common" if own and wanted else "")
+    apart, absent = list[str](), list[str]()
+    for seed in shared:
+        try:
+            arrays = [_arrays(each) for each in (own[seed], wanted[seed])]
+        except FileNotFoundError as error:
+            absent.append(f"there is no '{error}'")
+            continue
+        except Unreadable as error:
+            apart.append(f"{error} (seed {seed})")
+            continue
+        names = [name for name in {**arrays[0], **arrays[1]} if arrays[0].get(name) != arrays[1].get(name)]
+        apart += [f"{', '.join(names)} (seed {seed})"] if names else []
+    if apart:
+        return Verdict(*place, "differs", note=f"not bit-identical: {'; '.join(apart)}")
+    return Verdict(*place, "missing", note="; ".join(absent)) if absent else Verdict(*place, "agrees")
+
+
+def _arrays(result: Result) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
+    """The type, shape and bytes of every array beside a result."""
+    assert result.path is not None
+    return {
+        f"{split}_{each.name}": (array.dtype.str, array.shape, array.tobytes())
+        for split, scored in read_scores(result.path).items()
+        for each in fields(scored)
+        if (array := getattr(scored, each.name)) is not None
+    }
 
 
 def _has(runs: Runs, metric: str) -> bool:
@@ -181,7 +232,12 @@ def shown_runs(ledger: Ledger) -> dict[Place, Runs]:
 
 
 def _with_runs(
-    place: tuple[str, str, str, str, str], ours: Runs | None, theirs: Runs, band: float, varies: Spread | None
+    place: tuple[str, str, str, str, str],
+    ours: Runs | None,
+    theirs: Runs,
+    band: float,
+    varies: Spread | None,
+    no_worse: bool = False,
 ) -> Verdict:
     """Where nothing `varies`, both sides come from one machine."""
     wanted = by_seed(theirs, place[-1])
@@ -192,6 +248,10 @@ def _with_runs(
     own = by_seed(ours, place[-1])
     if not own:
         return Verdict(*place, "missing", note="these results have no number")
+    both = {each.seed for each in ours.ok} & {each.seed for each in theirs.ok}
+    lacking = sorted(seed for seed in both if (seed in own) != (seed in wanted))
+    if varies is None and lacking:
+        return Verdict(*place, "missing", note=f"recorded on one side alone for {seeds_in_words(lacking)}")
     shared = sorted(own.keys() & wanted.keys())
     if shared:
         own, wanted = ({seed: values[seed] for seed in shared} for values in (own, wanted))
@@ -200,22 +260,29 @@ def _with_runs(
         return _same(Verdict(*place, "agrees", *means), own, wanted)
     given = theirs.newest.config.given
     if given is not None:
-        return _of_given(Verdict(*place, "agrees", *means, band), ours, given, bool(shared))
-    source: Source = "machines" if shared else "seeds"
+        return _of_given(Verdict(*place, "agrees", *means, band), ours, given, bool(shared), no_worse)
+    is_new = no_worse and _trainings(ours, shared) != _trainings(theirs, shared)
+    source: Source = "machines" if shared and not is_new else "seeds"
     variance = varies.of(spread.where(theirs.newest), place[-1], source)
     uncertainty = (
         Uncertainty(variance, len(own), sides=2) if shared else Uncertainty(variance, len(own), other_runs=len(wanted))
     )
-    return Verdict(*place, "cannot tell", *means, band, uncertainty, note="" if shared else "no seed in common")
+    note = "another training under the same seeds" if is_new else "" if shared else "no seed in common"
+    return Verdict(*place, "cannot tell", *means, band, uncertainty, note=note)
 
 
-def _of_given(verdict: Verdict, ours: Runs, given: GivenRun, has_shared_seeds: bool) -> Verdict:
+def _trainings(runs: Runs, seeds: Sequence[int]) -> list[str]:
+    """What was trained. A training whose code changed is, under the same seed, as good as one under another seed."""
+    return [each.result.training for each in runs.ok if each.seed in seeds]
+
+
+def _of_given(verdict: Verdict, ours: Runs, given: GivenRun, has_shared_seeds: bool, no_worse: bool) -> Verdict:
     """Of a network that nobody trains nothing is left to chance: what machines round otherwise, the band allows."""
     own = ours.newest.config.given
     if not has_shared_seeds:
         return replace(verdict, status="missing", measured=None, expected=None, note="no seed in common")
     note = "" if own is not None and own.digest == given.digest else "another network with this name"
-    agrees = abs(verdict.difference or 0.0) <= verdict.band
+    agrees = verdict.off(no_worse) <= verdict.band
     return replace(verdict, status="agrees" if agrees else "differs", note=note)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from oodbench.config.registry import (
     DETECTION,
     DETECTION_BY,
+    DETECTION_OTHER,
     DETECTION_TRAINING,
     GROUPS,
     YOUR_NETWORK,
@@ -15,7 +16,9 @@ from oodbench.config.registry import (
 from oodbench.report.names import value_order
 from oodbench.results.result import MethodRun
 
-ROW_GROUPS = (*DETECTION_BY.values(), DETECTION_TRAINING, *GROUPS, *YOUR_NETWORK_BY.values(), YOUR_NETWORK)
+ROW_GROUPS = (
+    *DETECTION_BY.values(), DETECTION_OTHER, DETECTION_TRAINING, *GROUPS, *YOUR_NETWORK_BY.values(), YOUR_NETWORK
+)  # fmt: skip
 # The paper's rows in its order; other methods come after them, by name.
 ORDER = (
     "msp", "odin", "energy", "mahalanobis", "vim", "knn",
@@ -37,7 +40,7 @@ def groups_of(methods: Mapping[str, MethodRun]) -> dict[str, str]:
 
 def _group_of(method: MethodRun, alone: bool) -> str:
     if method.group == DETECTION:
-        return detection_groups().get(method.scorer.name, DETECTION)
+        return detection_groups().get(method.scorer.name, DETECTION_OTHER)
     reads = read_by_scorers().get(method.scorer.name) if is_given(method) and alone else None
     return method.group if reads is None else YOUR_NETWORK_BY[reads]
 
@@ -51,7 +54,7 @@ def whole_group(group: str) -> str:
     """What a group of our own tables is a part of, if it is one, or itself."""
     if group in YOUR_NETWORK_BY.values():
         return YOUR_NETWORK
-    return DETECTION if group in (*DETECTION_BY.values(), DETECTION_TRAINING) else group
+    return DETECTION if group in (*DETECTION_BY.values(), DETECTION_OTHER, DETECTION_TRAINING) else group
 
 
 def by_paper(methods: Mapping[str, MethodRun]) -> dict[str, MethodRun]:

@@ -25,9 +25,9 @@ NAMED = 3  # so many of what was skipped a warning names; it counts the others
 REFERENCE, COMMUNITY = "reference", "community"
 # The words it may hold, and what to do where there are no such results.
 COLLECTIONS = {
-    REFERENCE: "they are in oodbench's repository, not in the installed package; clone the repository, or leave out",
-    "demo": "make them with `make demo`, or leave out",
-    COMMUNITY: "add them with `oodbench verify mine.zip --into results/community`, or leave out",
+    REFERENCE: "they are in oodbench's repository, not in the installed package; clone the repository",
+    "demo": "make them with `make demo`",
+    COMMUNITY: "add them with `oodbench verify mine.zip --into results/community`",
 }
 
 
@@ -59,7 +59,7 @@ def read_with(folder: Path, collections: Sequence[str] = ()) -> Reading:
     Where the folder has none and nothing is asked for, the reference results below it stand in.
     """
     results, problems = read_folder(folder)
-    added = [(name, root) for name in dict.fromkeys(collections) for root in _to_add(folder, name)]
+    added = [(name, root) for name in dict.fromkeys(collections) for root in roots_of(name, folder)]
     stand_in = None
     if not results and not collections:
         stand_in = next((root for root, name in _listed(folder).collections.items() if name == REFERENCE), None)
@@ -96,6 +96,21 @@ def read_or_warn(folder: Path) -> list[Result]:
 def reference_results() -> list[Result]:
     """Those of the repository that oodbench runs from; none where it is an installed package."""
     return [result for root in _children(PACKAGE.parent / "results", REFERENCE) for result in read_folder(root)[0]]
+
+
+def roots_of(name: str, folder: Path, otherwise: str = "leave out --with") -> list[Path]:
+    """The collections of a name; none for a folder in one. `otherwise` is what else a user can do where none exist."""
+    here = folder.resolve()
+    if any(collection_of(each) == name for each in (here, *here.parents)):
+        return []
+    roots = [root for root, word in _listed(folder).collections.items() if word == name]
+    for parent in (here.parent, PACKAGE.parent / "results"):
+        roots = roots or _children(parent, name)
+    if not roots:
+        raise UserError(
+            f"there are no {name} results below or beside '{folder}': {COLLECTIONS[name]}, or {otherwise} {name}"
+        )
+    return roots
 
 
 def remove(result: Result, folder: Path) -> None:
@@ -188,19 +203,6 @@ def _checked_word(folder: Path) -> str:
             f"'{folder / COLLECTION}' {said}; write one of {', '.join(COLLECTIONS)} into it, or delete the file"
         )
     return word
-
-
-def _to_add(folder: Path, name: str) -> list[Path]:
-    """The collections of a name; none for a folder in one, which is read already."""
-    here = folder.resolve()
-    if any(collection_of(each) == name for each in (here, *here.parents)):
-        return []
-    roots = [root for root, word in _listed(folder).collections.items() if word == name]
-    for parent in (here.parent, PACKAGE.parent / "results"):
-        roots = roots or _children(parent, name)
-    if not roots:
-        raise UserError(f"there are no {name} results below or beside '{folder}': {COLLECTIONS[name]} --with {name}")
-    return roots
 
 
 def _children(parent: Path, name: str) -> list[Path]:

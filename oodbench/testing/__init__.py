@@ -11,15 +11,15 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from oodbench.config.cards import Card, load_class, read_cards
-from oodbench.config.registry import read_method
+from oodbench.config.cards import READS, Card, load_class, read_cards
+from oodbench.config.registry import DETECTION_OTHER, read_method
 from oodbench.errors import UserError
 from oodbench.running.mistakes import in_words
 from oodbench.testing import scorer_rules, trainer_rules
 from oodbench.testing.contract import RULES, Rule, Subject, Violation, subjects
 from oodbench.testing.toy_problem import toy
 
-__all__ = ["RULES", "Violation", "check_method", "checks", "scorer_rules", "trainer_rules"]
+__all__ = ["RULES", "Violation", "check_method", "checks", "hints", "scorer_rules", "trainer_rules"]
 
 
 def check_method(method: type | str | Path) -> list[str]:
@@ -37,12 +37,28 @@ def checks(method: type | str | Path) -> Iterator[str]:
             yield rule.sentence
 
 
+def hints(method: type | str | Path) -> list[str]:
+    """What no rule asks for and tables would show better with."""
+    card = _class_and_card(method)[0] if isinstance(method, type) else _card_of(method)
+    if card.kind != "Scorer" or card.reads is not None or card.group is not None:
+        return []
+    values = ", ".join(f'"{reads}"' for reads in READS[:-1])
+    return [
+        f"class {card.class_name} does not say what it reads, so tables show it under '{DETECTION_OTHER}'; add "
+        f'reads = {values} or "{READS[-1]}"'
+    ]
+
+
+def _card_of(file: str | Path) -> Card:
+    if not os.path.isfile(file) or Path(file).suffix != ".py":
+        raise UserError(f"there is no file '{file}' that ends in .py; give the path of a method's file")
+    path = Path(file).resolve()
+    return read_method(path, f"oodbench_plugin_{path.stem}")
+
+
 def _class_and_card(method: type | str | Path) -> tuple[Card, type]:
     if not isinstance(method, type):
-        if not os.path.isfile(method) or Path(method).suffix != ".py":
-            raise UserError(f"there is no file '{method}' that ends in .py; give the path of a method's file")
-        path = Path(method).resolve()
-        card = read_method(path, f"oodbench_plugin_{path.stem}")
+        card = _card_of(method)
         return card, load_class(card)
     try:
         path = Path(inspect.getsourcefile(method) or "").resolve()

@@ -11,6 +11,7 @@ from oodbench.learning.method import Classifier, Scorer
 from oodbench.learning.outputs import Outputs
 from oodbench.learning.rows import to_input
 from oodbench.learning.scoring import fit, one_per_row
+from oodbench.results.metrics import auroc
 from oodbench.running.mistakes import in_words
 from oodbench.testing.contract import Subject, Violation, require, require_some_effect, rule
 from oodbench.testing.simulated_device import AwayTensor, simulated
@@ -231,3 +232,16 @@ def hides_what_it_learnt(subject: Subject, problem: Toy) -> None:
     scorer = subject.fitted(train, validation)
     scores_of(scorer, unseen)
     require(repr(scorer) == repr(subject.make()), "a fitted one prints otherwise; do not set hyperparameters in fit")
+
+
+WRONG_SIDE = 0.4  # an AUROC well below one half; those of our own scorers are at least 0.8 on one kind of images
+
+
+@rule("Scorer", "defaults", "images far from every class score higher than ID images")
+def far_images_score_higher(subject: Subject, problem: Toy) -> None:
+    train, validation, _ = subject.outputs(problem)
+    scorer = subject.fitted(train, validation)
+    known, *far = (scores_of(scorer, subject.reading(out)).numpy() for out in problem.separated_outputs())
+    best = max(auroc(known, scores) for scores in far)
+    details = f"it scores ID higher than images that lie far from them (AUROC {best:.2f}): higher must mean more OOD"
+    require(best > WRONG_SIDE, details)

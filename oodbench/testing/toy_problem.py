@@ -37,6 +37,20 @@ def toy_images(kinds: Tensor, seed: int, noise: float = 40.0) -> Tensor:
     return pixels.clamp(0, 255).to(torch.uint8)
 
 
+def separated_images() -> tuple[Tensor, Tensor, Tensor]:
+    """Clear images of the five classes, and two kinds of images far from them: between all classes, and mostly noise.
+
+    Who measures the distance from the mean of everything finds the former close, others the latter: nobody finds both.
+    """
+    kinds = torch.arange(100) % CLASSES
+    middle = toy_images(torch.arange(CLASSES), seed=0, noise=0).float().mean(dim=0)
+    generator = torch.Generator().manual_seed(12)
+    between = middle + 20 * torch.randn(100, 1, 8, 8, generator=generator)
+    noisy = 0.3 * middle + 0.7 * 255 * torch.rand(100, 1, 8, 8, generator=generator)
+    far = [images.clamp(0, 255).to(torch.uint8) for images in (between, noisy)]
+    return toy_images(kinds, seed=13, noise=10), far[0], far[1]
+
+
 def toy_classifier() -> Classifier:
     """Two convolutions with batch normalization, 16 features, the same initial weights at every call."""
     with torch.random.fork_rng(devices=[]):
@@ -182,9 +196,21 @@ class Toy:
 
     def outputs(self) -> tuple[Outputs, Outputs, Outputs]:
         """Of training, validation and unseen rows, which share a network as in a run; copies for whoever asks."""
+        return self._fresh(self._passed)
+
+    def separated_outputs(self) -> tuple[Outputs, Outputs, Outputs]:
+        """Of the separated images, without labels."""
+        return self._fresh(self._passed_separated)
+
+    def _fresh(self, passed: tuple[Outputs, Outputs, Outputs]) -> tuple[Outputs, Outputs, Outputs]:
         network = cache(lambda: deepcopy(self._passed[0].model))
-        train, validation, unseen = (Fresh.of(each, network) for each in self._passed)
-        return train, validation, unseen
+        first, second, third = (Fresh.of(each, network) for each in passed)
+        return first, second, third
+
+    @cached_property
+    def _passed_separated(self) -> tuple[Outputs, Outputs, Outputs]:
+        known, between, noisy = (forward(self._passed[0].model, images) for images in separated_images())
+        return known, between, noisy
 
     @cached_property
     def _passed(self) -> tuple[Outputs, Outputs, Outputs]:

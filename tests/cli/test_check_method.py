@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from command_line import assert_done, assert_refused, oodbench, python
 
+from oodbench.config.cards import READS as WORDS
 from oodbench.config.cards import folder, load_class
 from oodbench.config.registry import Registry
 from oodbench.errors import UserError
 from oodbench.learning.method import Scorer
-from oodbench.testing import Violation, check_method, checks
+from oodbench.testing import Violation, check_method, checks, hints
 from oodbench.testing.contract import RULES
 
 HEAD = '''\
@@ -46,6 +47,7 @@ def method(tmp_path):
     return write
 
 
+READS = 'reads: ClassVar[str] = "logits"'
 SCORE = "def score(self, out):\n    return -out.logits.amax(dim=-1)"
 LOSS = "def loss(self, model, batch):\n    return F.cross_entropy(model(batch.x), batch.y)"
 SCORER_SENTENCES = [rule.sentence for rule in RULES if rule.kind in ("", "Scorer")]
@@ -53,9 +55,28 @@ TRAINER_SENTENCES = [rule.sentence for rule in RULES if rule.kind in ("", "Train
 
 
 def test_a_good_scorer_is_told_rule_by_rule(method):
-    path = method("Scorer", SCORE)
+    path = method("Scorer", READS, SCORE)
     assert assert_done(oodbench("check-method", path)).splitlines() == [f"ok: {each}" for each in SCORER_SENTENCES]
     assert check_method(path) == check_method(str(path)) == SCORER_SENTENCES
+
+
+def test_a_scorer_that_does_not_say_what_it_reads_is_told_the_values(method):
+    path = method("Scorer", SCORE)
+    *rules, note = assert_done(oodbench("check-method", path)).splitlines()
+    assert rules == [f"ok: {each}" for each in SCORER_SENTENCES]
+    assert note.startswith("note: class Mine does not say what it reads, ") and all(f'"{r}"' in note for r in WORDS)
+    assert hints(path) == [note.removeprefix("note: ")]
+
+
+@pytest.mark.parametrize(
+    ("base", "lines"),
+    [
+        ("Scorer", ['group: ClassVar[str] = "Ours"', SCORE]),
+        ("Trainer", ["def loss(self, model, batch):\n    return F.cross_entropy(model(batch.x), batch.y)"]),
+    ],
+)
+def test_a_scorer_with_a_group_of_its_own_and_a_trainer_need_not_say_what_they_read(base, lines, method):
+    assert hints(method(base, *lines)) == []
 
 
 def test_a_good_trainer_is_told_rule_by_rule(method):
@@ -160,6 +181,12 @@ BROKEN = [
         "make tensors on the device of those you are given",
     ),
     ("Scorer", [score("out.logits.amax(dim=-1).cpu()")], "they come back on the CPU; leave out .cpu()"),
+    (
+        "Scorer",
+        [score("out.logits.softmax(dim=-1).amax(dim=-1)")],  # without its minus sign
+        "images far from every class score higher than ID images: it scores ID higher than images that lie far from",
+        ": higher must mean more OOD",
+    ),
     (
         "Scorer",
         ["k: int = 3", "def fit(self, train):\n    self.k = min(self.k, 2)", score("out.logits[:, self.k]")],

@@ -93,6 +93,17 @@ def test_a_scorer_needs_images_if_and_only_if_it_goes_back_to_them(name):
     hold(scorer_rules.says_that_it_needs_images, name)
 
 
+@pytest.mark.parametrize("name", SCORERS)
+def test_a_scorer_is_right_about_far_images_by_a_wide_margin_and_caught_with_the_wrong_sign(name, monkeypatch):
+    monkeypatch.setattr(scorer_rules, "WRONG_SIDE", 0.8)
+    hold(scorer_rules.far_images_score_higher, name)
+    monkeypatch.undo()
+    right = scorer_rules.scores_of
+    monkeypatch.setattr(scorer_rules, "scores_of", lambda scorer, out: -right(scorer, out))
+    with pytest.raises(contract.Violation, match="higher must mean more OOD$"):
+        hold(scorer_rules.far_images_score_higher, name)
+
+
 def test_two_scorers_go_back_to_the_images_unless_more_is_asked_for():
     assert {name for name in SCORERS if "images" in CARDS[name].needs} == {"adascale", "odin"}
 

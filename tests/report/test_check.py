@@ -1,12 +1,20 @@
 """`oodbench check`: what is lined up and how it is judged, against the paper and against other results."""
 
+import json
+import math
+import re
+import shlex
+
+import numpy as np
 import pytest
 from command_line import assert_done, assert_refused, oodbench
+from made_results import a_result, with_scores
 from reported_results import FOUR, everything, run, save
 from spreads import even
 
 from oodbench.report import comparison, spread
 from oodbench.report.verdicts import STATUSES
+from oodbench.results.folder import read_folder
 
 WOODS = (88.10, 97.88, 0.194, 99.88)
 SCONE = (96.51, 97.79, 0.017, 99.99)
@@ -43,7 +51,7 @@ def test_the_paper_differs_nowhere_from_itself(tmp_path, one_point):
     assert counts["agrees"] + counts["cannot tell"] == 655 - 17 - 8
     assert {v.metric for v in found if v.status == "missing"} == {"out_share"}
     shown = assert_done(oodbench("check", save(everything(), tmp_path), "--against", "paper"))
-    assert shown.endswith(f"{counts['agrees']} agrees, 0 differs, {counts['cannot tell']} cannot tell, "
+    assert shown.endswith(f"{counts['agrees']} agree, 0 differ, {counts['cannot tell']} cannot tell, "
                           "17 suspect, 8 missing\n")  # fmt: skip
     assert oodbench("check", tmp_path, "--against", "paper", "--complete").status == 1
 
@@ -85,9 +93,13 @@ def test_more_seeds_tell_more():
     assert (wide.status, narrow.status) == ("cannot tell", "agrees") and 1 < wide.seeds_needed <= 9
 
 
-def test_smaller_presets_are_not_held_against_the_paper(tmp_path):
+def test_smaller_presets_are_not_held_against_the_paper_and_what_works_is_named(tmp_path):
     folder = save([run("mnist-c", preset="smoke"), run("digits-c")], tmp_path)
-    assert_refused(oodbench("check", folder, "--against", "paper"), "none of its suites was run at full size")
+    refused = oodbench("check", folder, "--against", "paper")
+    assert_refused(refused, "none of its suites was run at full size")
+    for command in re.findall(r"oodbench (check .*?|run .*?)(?:, or |$)", refused.err, flags=re.M):
+        words = shlex.split(command)
+        assert oodbench(*words, *(["--dry-run"] if words[0] == "run" else [])).status != 2, command
     assert comparison.with_source([run("mnist-c", preset="released", percent=SCONE)])
 
 
@@ -99,7 +111,7 @@ def test_a_difference_is_told_in_words_and_by_the_status(tmp_path, one_point):
         "\ndiffers:\n  mnist-c / mnist / FashionMNIST / SCONE / OOD Acc.: 80.00, expected 96.51, off by -16.51 ± "
         in outcome.out
     )
-    assert outcome.out.endswith(", 1 differs, 5 cannot tell, 0 suspect, 0 missing\n")
+    assert outcome.out.endswith("\n2 agree, 1 differs, 5 cannot tell\n")
     assert row(outcome.out, "SCONE")[:2] == ["differs", "-16.51"]
 
 
@@ -112,13 +124,12 @@ def test_what_cannot_be_told_is_counted_and_says_how_many_seeds_would(tmp_path, 
         "? marks cells where these seeds cannot tell; in brackets is how many seeds could, – if none could\n" in shown
     )
     assert "expected to differ by chance: at most 0.05 of 4 cells, by Holm's correction; without it 0.2\n" in shown
-    assert shown.endswith("\n3 agrees, 0 differs, 1 cannot tell, 0 suspect, 0 missing\n")
+    assert shown.endswith("\n3 agree, 0 differ, 1 cannot tell\n")
 
 
 def test_tables_without_any_cell_are_one_line_with_the_command(tmp_path):
-    shown = assert_done(
-        oodbench("check", save([run(percent=(84.69, 94.65, 10.86, 97.84))], tmp_path), "--against", "paper")
-    )
+    folder = save([run(percent=(84.69, 94.65, 10.86, 97.84))], tmp_path)
+    shown = oodbench("check", folder, "--against", "paper").out
     line = "cifar10-c additional: 112 cells are missing; make them with: oodbench run --suite cifar10-c --setting "
     assert line in shown
 
@@ -146,14 +157,71 @@ def test_other_seeds_vary_as_seeds_do():
     assert cell.note == "no seed in common"
 
 
-def test_the_same_machine_is_held_to_the_bit():
-    here, there = digits({0: 60.0, 1: 50.0}), digits({0: 60.0000000001, 1: 50.0})
-    assert statuses(comparison.with_results(here, there, measured=ONE_POINT)) == ["agrees"] * 4
-    found = comparison.with_results(here, there, same_machine=True)
-    assert statuses(found) == ["differs", "agrees", "agrees", "agrees"]
-    assert found[0].note == "not bit-identical for seed 0"
-    assert statuses(comparison.with_results(here, here, same_machine=True)) == ["agrees"] * 4
-    assert {v.note for v in comparison.with_results(here, digits({7: 60}), same_machine=True)} == {"no seed in common"}
+def scored(folder, *seeds, method="msp"):
+    """Results with raw scores."""
+    for seed in seeds:
+        with_scores(a_result(method=method, seed=seed), folder, [1, 1, 0], [1, 0, 0], [0.1, 0.4, 0.2], [0.3, 0.9])
+    return folder
+
+
+def edited(folder, seed, **changes):
+    """With other metrics in the file of a result."""
+    (path,) = folder.rglob(f"seed{seed}-*.json")
+    values = json.loads(path.read_text())
+    values["metrics"].update(changes)
+    path.write_text(json.dumps(values))
+
+
+def on_the_same_machine(here, there, *more):
+    return oodbench("check", here, "--against", there, "--same-machine", *more)
+
+
+def test_the_same_machine_is_held_to_the_bit_in_every_metric_and_every_score(tmp_path):
+    here, there = scored(tmp_path / "here", 0, 1), scored(tmp_path / "there", 0, 1, 2)
+    (result,) = [each for each in read_folder(here)[0] if each.seed == 0]
+    shown = assert_done(on_the_same_machine(here, there, "--complete"))
+    assert shown.endswith(f"\n{len(result.metrics) + 1} agree, 0 differ, 0 cannot tell\n") and len(result.metrics) > 10
+
+    for name, value in result.metrics.items():  # the last bit of any
+        edited(there, 0, **{name: math.nextafter(value, 2)})
+        outcome = on_the_same_machine(here, there)
+        assert outcome.status == 1 and ", 1 differs, " in outcome.out, name
+        assert "(not bit-identical for seed 0)\n" in outcome.out
+        edited(there, 0, **{name: value})
+
+    (path,) = there.rglob("seed1-*.npz")
+    arrays = dict(np.load(path))
+    for name, array in arrays.items():
+        last = np.nextafter(array, 2) if array.dtype.kind == "f" else array + 1
+        np.savez(path, **{**arrays, name: last})
+        outcome = on_the_same_machine(here, there)
+        assert outcome.status == 1 and f"/ Raw scores: not bit-identical: {name} (seed 1)\n" in outcome.out
+
+
+def test_on_the_same_machine_missing_metrics_and_scores_are_named_and_fail_if_all_are_asked_for(tmp_path):
+    here, there = scored(tmp_path / "here", 0), scored(tmp_path / "there", 0)
+    (path,) = there.rglob("seed0-*.json")
+    values = json.loads(path.read_text())
+    del values["metrics"]["aupr_out"]
+    path.write_text(json.dumps(values))
+    scores = path.with_suffix(".npz")
+    scores.unlink()
+    for one, other in ((here, there), (there, here)):
+        outcome = on_the_same_machine(one, other)
+        assert outcome.status == 0 and outcome.out.endswith(", 2 missing\n") and " / AUPR-out: " in outcome.out
+        assert f"\n  digits-c / unseen-digits / msp / Raw scores: there is no '{scores}'\n" in outcome.out
+        assert on_the_same_machine(one, other, "--complete").status == 1
+    for folder in (here, there):
+        scored(folder, 1)
+    scores.write_bytes(b"no archive")
+    outcome = on_the_same_machine(here, there)
+    assert outcome.status == 1 and "Raw scores: not bit-identical: damaged: " in outcome.out
+    assert "AUPR-out: recorded on one side alone for seed 0\n" in outcome.out  # though seed 1 has it on both
+
+
+def test_on_the_same_machine_without_a_seed_in_common_nothing_is_decided(tmp_path):
+    outcome = on_the_same_machine(scored(tmp_path / "here", 0), scored(tmp_path / "there", 7))
+    assert outcome.status == 3 and "no seed in common" in outcome.out
 
 
 def test_what_is_not_there_is_missing_and_what_broke_differs():
@@ -186,7 +254,7 @@ def test_missing_cells_fail_only_if_all_are_asked_for(tmp_path, one_point):
     here = save(digits({0: 60}), tmp_path / "here")
     there = save(digits({0: 60}, ("msp", "knn")), tmp_path / "there")
     shown = assert_done(oodbench("check", here, "--against", there))
-    assert shown.endswith("\n4 agrees, 0 differs, 0 cannot tell, 0 suspect, 4 missing\n")
+    assert shown.endswith("\n4 agree, 0 differ, 0 cannot tell, 4 missing\n")
     assert row(shown, "knn") == ["missing"] * 4 and row(shown, "msp") == ["agrees", "+0.00"] * 4
     assert oodbench("check", here, "--against", there, "--complete").status == 1
     shown = assert_done(oodbench("check", there, "--against", here, "--complete"))
@@ -198,7 +266,7 @@ def test_without_a_semantic_set_there_is_no_detection_to_miss(tmp_path, one_poin
     here = save(digits({0: 60}, ["knn"]) + digits({0: 60}, ["erm"], metrics=accuracies), tmp_path / "here")
     there = save(digits({0: 60}, ["knn"]) + digits({0: 60}, ["erm"], metrics=accuracies), tmp_path / "there")
     shown = assert_done(oodbench("check", here, "--against", there, "--complete"))
-    assert shown.endswith("\n6 agrees, 0 differs, 0 cannot tell, 0 suspect, 0 missing\n")
+    assert shown.endswith("\n6 agree, 0 differ, 0 cannot tell\n")
     assert row(shown, "erm") == ["agrees", "+0.00"] * 2
 
 
@@ -241,7 +309,7 @@ def test_another_source_is_held_to_its_own_numbers_and_its_own_selection(tmp_pat
         cell = verdict(found, table="domainbed:pacs", row="ERM", setting="Art painting")
         assert (cell.status, cell.expected) == (status, 0.847)
     folder = save([run("pacs", "erm", percent=(84.7, 50, 50, 50))], tmp_path)
-    shown = assert_done(oodbench("check", folder, "--against", "domainbed"))
+    shown = oodbench("check", folder, "--against", "domainbed").out
     assert "pacs domainbed:pacs-oracle: 14 cells are missing; make them with: oodbench run --suite pacs\n" in shown
     assert oodbench("check", folder, "--against", "scone").out == oodbench("check", folder, "--against", "paper").out
     refused = oodbench("check", save([run("digits-c")], tmp_path / "digits"), "--against", "domainbed")

@@ -113,7 +113,8 @@ def pretended(truth: Spread, generator: random.Random) -> Spread:
     return Spread(suites)
 
 
-def test_a_whole_check_differs_by_chance_in_one_of_twenty_at_most():
+@pytest.mark.parametrize("no_worse", [False, True])
+def test_a_whole_check_differs_by_chance_in_one_of_twenty_at_most(no_worse):
     """Three seeds on both sides, on machines as different as those that were measured; all cells on their own."""
     measured, generator, draws = spread.measured(), random.Random(0), 200
     truth = Spread({"digits-c": measured.suites["digits-c"]})
@@ -127,7 +128,7 @@ def test_a_whole_check_differs_by_chance_in_one_of_twenty_at_most():
                 uncertainty = Uncertainty(found.of(where, metric, "machines"), len(SEEDS), sides=2)
                 place = (where.label, "", where.setting, where.method, metric)
                 verdicts.append(Verdict(*place, "cannot tell", off, 0.0, stated[metric], uncertainty))
-        failed += any(v.status == "differs" for v in judged(verdicts))
+        failed += any(v.status == "differs" for v in judged(verdicts, no_worse))
     assert failed / draws <= 0.05 + 2 * (0.05 * 0.95 / draws) ** 0.5
 
 
@@ -179,4 +180,4 @@ def test_a_run_differs_if_its_code_is_broken(name, tmp_path, reference):
     outcome = oodbench("check", results, "--against", REFERENCE.parent, "--complete")
     assert outcome.status == (name != "nothing")
     assert name == "nothing" or f"/ {method} /" in outcome.out.partition("\ndiffers:\n")[2]
-    assert re.search(r"\n\d+ agrees, \d+ differs, \d+ cannot tell, 0 suspect, 0 missing\n$", outcome.out)
+    assert re.search(r"\n\d+ agree, \d+ differs?, \d+ cannot tell\n$", outcome.out)

@@ -16,7 +16,7 @@ from made_results import a_result, config
 
 from oodbench.config import suite as suites
 from oodbench.config.cards import READS
-from oodbench.config.registry import DETECTION_BY, Registry
+from oodbench.config.registry import DETECTION_BY, DETECTION_OTHER, Registry
 from oodbench.errors import UserError
 from oodbench.report.render import render
 from oodbench.report.tables import build
@@ -107,7 +107,7 @@ def test_rows_stand_in_the_order_of_the_paper():
     assert names(text) == [
         "*OOD detection: logits*", "MSP", "Energy", "*OOD detection: features and head*", "ViM",
         "*OOD detection: distances*", "Mahalanobis", "KNN", "KNN (k=5)", "*OOD detection: gradients*", "ODIN",
-        "*OOD detection*", "alpha-x", "beta",
+        "*OOD detection: other*", "alpha-x", "beta",
         "*OOD generalization*", "ERM", "Mixup", "Mixup + KNN", "IRM", "VREx", "alpha",
         "*Learning with wild data*", "OE", "Energy (w. outlier)", "WOODS", "SCONE", "SCONE (η = −5)", "BN-adapt",
         "*Another group*", "zzz",
@@ -117,14 +117,14 @@ def test_rows_stand_in_the_order_of_the_paper():
 def test_detection_is_divided_by_what_a_scorer_reads_in_every_format():
     results = [result(name) for name in ("knn", "msp", "mine", "mahalanobis,k=3")]
     (table,) = build(results, ["auroc"])
-    rows = [(LOGITS, "msp"), (DISTANCES, "mahalanobis,k=3"), (DISTANCES, "knn"), (DETECTION, "mine")]
+    rows = [(LOGITS, "msp"), (DISTANCES, "mahalanobis,k=3"), (DISTANCES, "knn"), (DETECTION_OTHER, "mine")]
     assert [(row.group, row.method) for row in table.rows] == rows
     records = json.loads(render([table], "json"))
     assert [(record["group"], record["method"]) for record in records] == rows
     assert render([table], "csv").count(f",{DISTANCES},") == 2
     for form, heading in (("text", "\n{}\n"), ("markdown", "| *{}* "), ("latex", "\\emph{{{}}}")):
         text = "\n".join(line.rstrip() for line in render([table], form).splitlines())
-        places = [text.index(heading.format(group)) for group in (LOGITS, DISTANCES, DETECTION)]
+        places = [text.index(heading.format(group)) for group in (LOGITS, DISTANCES, DETECTION_OTHER)]
         assert places == sorted(places) and text.count(DISTANCES) == 1
     assert table._repr_html_().count(f"<em>{DISTANCES}</em>") == 1
 

@@ -1,6 +1,7 @@
 """Differences to verdicts: hand-worked intervals, numbers of seeds and image errors, with scipy as oracle."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from scipy import stats
@@ -8,7 +9,7 @@ from scipy import stats
 from oodbench.report import image_error
 from oodbench.report.image_error import Images
 from oodbench.report.spread import Variance
-from oodbench.report.verdicts import Uncertainty, Verdict, cells_judged, judged
+from oodbench.report.verdicts import Uncertainty, Verdict, cells_judged, in_words, judged
 
 # Two points of standard deviation, four seeds on both sides: the standard error is 0.02 * sqrt(2 / 4).
 FOUR_EACH = Uncertainty(Variance(0.0004, 20), 4, sides=2)
@@ -68,6 +69,31 @@ def test_each_cell_is_judged_with_all_others_of_the_check():
     assert [each.status for each in beside_another] == ["cannot tell", "agrees"]
     assert beside_another[0].p_value == pytest.approx(2 * FOUR_EACH.p_value(0.03))
     assert cells_judged(beside_another) == 2
+
+
+def test_where_only_what_is_worse_counts_the_test_has_one_side():
+    # In one direction t is 1.7247 at 5 %: a loss above 0.0244 differs, one of at most 0.03 - 0.0244 agrees.
+    losses = {0.0055: "agrees", 0.0057: "cannot tell", 0.0243: "cannot tell", 0.0245: "differs", -0.5: "agrees"}
+    for loss, status in losses.items():
+        assert judged([verdict(-loss)], no_worse=True)[0].status == status, loss
+        less_is_better = replace(verdict(loss), metric="fpr95")
+        assert judged([less_is_better], no_worse=True)[0].status == status, loss
+    (found,) = judged([verdict(-0.0245)], no_worse=True)
+    assert found.p_value == pytest.approx(stats.t.sf(0.0245 / 0.0141421, 20), rel=1e-4)
+    (gain,) = judged([verdict(0.0245)], no_worse=True)
+    assert gain.p_value == pytest.approx(1 - found.p_value)
+
+
+def test_the_seeds_that_would_tell_a_loss_are_those_of_one_side():
+    # At 0.02 an error of 0.02 / 1.645 would differ: 0.0008 / 0.01216^2 = 5.4, where two sides take 8.
+    assert judged([verdict(-0.02)], no_worse=True)[0].seeds_needed == 6
+
+
+def test_counts_are_told_in_words():
+    assert in_words({"agrees": 5, "differs": 2, "cannot tell": 1}) == "5 agree, 2 differ, 1 cannot tell"
+    assert in_words({"agrees": 1, "differs": 1}) == "1 agrees, 1 differs, 0 cannot tell"
+    assert in_words({"missing": 3, "suspect": 2}) == "0 agree, 0 differ, 0 cannot tell, 2 suspect, 3 missing"
+    assert in_words({"agrees": 5, "differs": 1}, no_worse=True) == "5 no worse, 1 worse, 0 cannot tell"
 
 
 def test_what_is_suspect_or_missing_is_not_judged_and_not_counted():

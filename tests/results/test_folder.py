@@ -145,7 +145,7 @@ def test_check_compares_a_collection_with_another_and_each_on_its_own(home):
     shown = assert_done(oodbench("check", home / "demo", "--against", home / "reference", "--complete"))
     assert (
         shown.startswith("not compared in some setting, for lack of a counterpart: vim\n")
-        and " agrees, 0 differs, " in shown
+        and " agree, 0 differ, " in shown
     )
     save(home, method="knn", metrics={**FULL, "auroc": 0.2})
     both = oodbench("check", home, "--with", "demo", "--against", home / "reference")
