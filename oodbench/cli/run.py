@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from oodbench.cli import progress, slurm_jobs
 from oodbench.cli.defaults import help_of
 from oodbench.cli.event_log import Logged
-from oodbench.cli.output import check_open, results_stay, terminal_width
+from oodbench.cli.output import check_open, results_stay, shows_bold, terminal_width
 from oodbench.cli.parser import add_plugins
 from oodbench.cli.progress import duration, outcome, training_name
 from oodbench.cli.reading import report_problems
@@ -230,7 +230,7 @@ def _print_tables(planned: "Plan", note: Callable[[str], None]) -> None:
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             write_text(path, text)
     note("")
-    print(render.render(built, "text", terminal_width()), flush=True)
+    print(render.render(built, "text", terminal_width(), shows_bold()), flush=True)
     note(f"The same table: {home / 'table.md'} and {home / 'table.tex'}")
     note(f"Next: oodbench table {_quoted(planned)} --format latex")
 

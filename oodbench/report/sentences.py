@@ -13,7 +13,6 @@ from oodbench.results.resampling import ACCURACIES
 if TYPE_CHECKING:
     from oodbench.report.tables import Row, Table
 
-BEST = "best, or not significantly different from the best (paired tests, Holm's correction, 5 % level)"
 AVERAGE = "Average"  # begins the title of a column over several settings
 ERM = "erm"
 
@@ -111,7 +110,7 @@ def intervals(rows: "Sequence[Row]", metrics: Sequence[Metric]) -> str:
         titles = f"for {', '.join(by_kind['seeds'])}, " if len(by_kind["seeds"]) < len(metrics) else ""
         where, why = f"{titles}where a number has no raw scores, ", ", because the numbers have no raw scores"
         phrases.append(f"{where}over seeds only" if phrases else f"over seeds only{why}")
-    return f"±: half the width of the 95 % interval {'; '.join(phrases)}." if phrases else ""
+    return f"±: half of the 95 % interval {'; '.join(phrases)}." if phrases else ""
 
 
 def lost_by_erm(table: "Table") -> dict[str, str]:
@@ -164,10 +163,10 @@ def one_network(names: Mapping[str, str], runs: Mapping[Place, Runs]) -> list[st
         if weights:
             groups.setdefault(weights, []).append(name)
     shared = [each for each in groups.values() if len(each) > 1]
-    of_given = "Rows of the same given network share its accuracies, which count as one comparison."
+    of_given = "Rows of the same given network share its accuracies."
     lines = [of_given] if any(count > 1 for count in networks.values()) else []
     return lines + [
-        f"These methods share one network per seed, so their accuracies count as one comparison: {', '.join(each)}."
+        f"These methods share one network per seed, and so its accuracies: {', '.join(each)}."
         for each in shared
     ]
 
