@@ -93,7 +93,7 @@ def terminal_width() -> int | None:
 
 
 def shows_bold() -> bool:
-    """Whether standard output is a terminal that says what it is; Windows' own does not, nor does one that only writes."""
+    """Whether standard output is a terminal that can do more than write; Windows' own does not say so."""
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
 
 

@@ -12,8 +12,8 @@ from oodbench.report.cells import Cell
 from oodbench.report.differences import RECORDS, Comparison, records
 from oodbench.report.groups import groups_of
 from oodbench.report.names import row_names
-from oodbench.report.tables import Entry, PrintedRow, Row, Table
 from oodbench.report.rows import said_once
+from oodbench.report.tables import Entry, PrintedRow, Row, Table
 from oodbench.results import statistics
 from oodbench.results.statistics import Interval
 

@@ -1,5 +1,6 @@
 """The rows of a table: cells in; what is printed beside each other, measured or reported, out."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -32,9 +33,8 @@ class PrintedRow:
     is_measured: bool
     notes: tuple[str, ...] = ()  # which hold for all of the entries and stand behind the name
 
-    @property
-    def all_notes(self) -> list[tuple[str, ...]]:
-        return [self.notes, *(entry.notes for entry in self.entries)]
+    def notes_at(self, places: Iterable[int]) -> list[tuple[str, ...]]:
+        return [self.notes, *(self.entries[place].notes for place in places)]
 
 
 @dataclass(frozen=True)

@@ -166,8 +166,7 @@ def one_network(names: Mapping[str, str], runs: Mapping[Place, Runs]) -> list[st
     of_given = "Rows of the same given network share its accuracies."
     lines = [of_given] if any(count > 1 for count in networks.values()) else []
     return lines + [
-        f"These methods share one network per seed, and so its accuracies: {', '.join(each)}."
-        for each in shared
+        f"These methods share one network per seed, and so its accuracies: {', '.join(each)}." for each in shared
     ]
 
 

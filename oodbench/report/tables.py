@@ -76,7 +76,9 @@ class Table:
     def marks(self) -> dict[str, str]:
         """Footnotes and their letters, in reading order; rows and figures that share a reason share the letter."""
         lines = (line for row in self.rows for line in row.lines)
-        notes = dict.fromkeys(note for line in lines for some in line.all_notes for note in some)
+        notes = dict.fromkeys(
+            note for line in lines for some in line.notes_at(range(len(line.entries))) for note in some
+        )
         return {note: _letters(i) for i, note in enumerate(notes)}
 
     @property
