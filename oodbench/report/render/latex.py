@@ -19,7 +19,7 @@ LATEX = {
     "–": r"\textendash{}", "—": r"\textemdash{}", "‘": "`", "’": "'", "“": "``", "”": "''", "−": "$-$",
     **{c: "\\" + c for c in "&%$#_{}"}, **{c: rf"$\{name}$" for c, name in SYMBOLS.items()},
 }  # fmt: skip
-SIZE, TITLE, ERROR, BELOW = r"\small", r"\footnotesize", r"\tiny", r"\scriptsize"  # of tables and what is in them
+SIZE, TITLE, ERROR, BELOW = r"\small", r"\scriptsize", r"\tiny", r"\scriptsize"  # of tables and what is in them
 STRETCH = 0.83  # of the distance of lines
 SIGN = r"$\pm$"
 # A page of two columns in LaTeX's own article, and about how wide letters are at these sizes, in points.
@@ -133,7 +133,7 @@ class _Float:
         share = f" ({part} of {parts})" if parts > 1 else ""
         label = re.sub("[^A-Za-z0-9.-]+", "-", table.title) + (f"-{part}" if part > 1 else "")
         suite = table.suite_in_words or table.suite
-        caption = f"{suite}{share}. {table.caption}" if table.caption else f"Results on {suite}{share}."
+        caption = f"{suite}{share}. {table.caption}".strip()
         lines = [line for i in self.rows for line in table.rows[i].lines]
         places = [place for panel in self.panels for place in panel]
         shown = {note for line in lines for some in line.notes_at(places) for note in some}
@@ -168,7 +168,7 @@ class _Float:
             if table.opens_group(i):
                 heading = table.heading(i) if has_headings else ""
                 if i != self.rows[0] and not heading:
-                    lines.append(r"\addlinespace[2pt]")
+                    lines.append(r"\addlinespace[1pt]")
                 if heading:
                     lines.append(rf"\multicolumn{{{len(panel) + heads}}}{{l}}{{\emph{{{_escaped(heading)}}}}} \\")
             lines += [_line(line, panel, table.marks, self.sign) for line in table.rows[i].lines]
