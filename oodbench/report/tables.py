@@ -182,6 +182,24 @@ def build(
     return tables
 
 
+def with_accuracies_above(table: Table) -> Table:
+    """Scorers of one network share its accuracies, which one line then says in place of columns of equal numbers."""
+    shared = sentences.shared_accuracies(table)
+    places = [i for i, metric in enumerate(table.metrics) if metric.name not in ACCURACIES]
+    if not shared or not places:
+        return table
+    count = len(table.metrics)
+    kept = [j * count + i for j in range(len(table.settings)) for i in places]
+    notes = (*sentences.shift_lines(table), *(note for note in table.notes if note != sentences.OF_GIVEN))
+    return replace(
+        table,
+        metrics=[table.metrics[i] for i in places],
+        rows=[replace(row, cells=[row.cells[i] for i in kept]) for row in table.rows],
+        caption="\n".join(filter(None, [table.caption, shared])),
+        notes=notes,
+    )
+
+
 def checked_seeds(seeds: int | Literal["all"]) -> int | None:
     if isinstance(seeds, int) and seeds < 1:
         raise UserError(f"a table of {seeds} seeds is empty; give a number from 1, or 'all'")

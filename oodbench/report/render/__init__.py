@@ -18,6 +18,7 @@ FORMATS: dict[str, Callable[[list[Table]], str]] = {
     "csv": to_csv,
     "json": to_json,
 }
+RECORDS = ("csv", "json")  # for other programs
 # What the name of a file says.
 ENDINGS = {".tex": "latex", ".md": "markdown", ".csv": "csv", ".html": "html", ".json": "json", ".txt": "text"}
 

@@ -24,7 +24,7 @@ def _text(table: Table, width: int | None, errors: bool, bold: bool) -> str:
         [*map(plain, table.remarks), *([] if errors else [WITHOUT_ERRORS])],
         [" ".join(table.metric_definitions)],
     ]
-    above = _paragraph([plain(table.title), plain(table.caption)], width)
+    above = _paragraph([plain(table.title), *map(plain, table.caption.splitlines())], width)
     blocks = [above, *panels(table, width, errors, bold), *(_paragraph(lines, width) for lines in below)]
     return "\n\n".join(filter(None, blocks)) + "\n"
 
