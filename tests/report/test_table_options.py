@@ -252,6 +252,6 @@ def test_latex_has_words_and_one_size_of_type():
     results += [result(setting=name, suite="digits-c") for name in "abc"]
     text = render(build(results), "latex")
     assert r"\multicolumn{4}{c}{FashionMNIST}" in text and r"\multicolumn{4}{c}{my noise}" in text
-    assert "Results on MNIST-C (preset smoke)" in text and r"\label{tab:mnist-c-smoke}" in text
+    assert r"\caption{MNIST-C (preset smoke). " in text and r"\label{tab:mnist-c-smoke}" in text
     sizes = re.findall(r"\\(tiny|scriptsize|footnotesize|small|normalsize)\b", text)
     assert sizes == ["scriptsize"] * text.count(r"\begin{table*}")
