@@ -102,9 +102,7 @@ def test_every_format_shows_them(format):
 def test_below_the_table_nothing_is_said_of_trainings(tmp_path):
     made = with_scores(a_given_result(covariate="snow"), tmp_path, [1, 1, 1, 0], [1, 0, 0, 0])
     (table,) = build([made])
-    assert (
-        table.seeds_line == "The network as given, one seed. ±: half of the 95 % interval over images only."
-    )
+    assert table.seeds_line == "The network as given, one seed. ±: half of the 95 % interval over images only."
     assert table.remarks == ["resnet18 loses 50.0 points to the covariate shift (ID Acc. − OOD Acc.)."]
 
 

@@ -45,8 +45,7 @@ def test_one_seed_carries_the_interval_over_images_and_says_what_it_leaves_out(t
     assert (cell.interval.low, cell.interval.high) == (pytest.approx(low), pytest.approx(high))
     assert (cell.percent, cell.margin_percent) == ("80.00", f"{50 * (high - low):.2f}")
     assert built.seeds_line == (
-        "One seed. ±: half of the 95 % interval over images only, which leaves out the variation between "
-        "trainings."
+        "One seed. ±: half of the 95 % interval over images only, which leaves out the variation between trainings."
     )
 
 

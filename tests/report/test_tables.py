@@ -339,8 +339,7 @@ def test_latex_has_the_look_of_the_paper():
     assert r"MSP & --$^{a}$ & --$^{a}$ & \textbf{85.00}\raisebox{-.3ex}{\tiny$\pm$2.48} & \textbf{50.00} \\" in text
     assert "$^{a}$ not run in this setting" in text
     assert (
-        r"Mean over 3 seeds unless a row says otherwise. $\pm$: half of the 95 \% interval over seeds only"
-        in text
+        r"Mean over 3 seeds unless a row says otherwise. $\pm$: half of the 95 \% interval over seeds only" in text
         and r"closest to 5 \%" in text
     )
 
@@ -360,8 +359,8 @@ def test_latex_puts_what_does_not_fit_into_panels_of_the_same_float():
 
 def test_latex_parts_metrics_where_that_makes_fewer_panels_and_keeps_the_average_beside_its_settings():
     results = [
-        result(name, seed, setting, covariate_flagged=0.3 + seed / 9, auroc=0.6 + seed / 10, fpr95=0.2 + seed / 9,
-               covariate_acc=0.5 + seed / 9, id_acc=0.5 + seed / 9,
+        result(name, seed, setting, covariate_flagged=0.3 + seed / 1000, auroc=0.6 + seed / 1000, fpr95=0.2 + seed / 1000,
+               covariate_acc=0.5 + seed / 1000, id_acc=0.5 + seed / 1000,
                config=config(method=name, setting={"semantic": setting}, contents=CONTENTS))
         for name in ("msp", "energy-oe") for setting in ("unseen-digits", "photo-patches") for seed in (0, 1)
     ]  # fmt: skip

@@ -25,9 +25,9 @@ SIGN = r"$\pm$"
 # A page of two columns in LaTeX's own article, and about how wide letters are at these sizes, in points.
 TEXT_WIDTH, GAP = 469.0, 3.0
 LETTER, DIGIT, BOLD_DIGIT, SMALL, SIGN_WIDTH = 4.3, 4.3, 4.9, 3.2, 6.0
-TEXT_HEIGHT = 58.0  # lines
-HEAD, CAPTION = 5.0, 2.5  # lines
-LETTERS_BELOW = 175.0  # that take a line's height
+TEXT_HEIGHT = 57.5  # lines
+HEAD = 5.0  # lines
+LETTERS_ABOVE, LETTERS_BELOW = 87.0, 175.0  # that take a line's height
 Places = Sequence[int]  # of columns: every metric of the first setting, then of the second, ...
 
 
@@ -116,7 +116,8 @@ def _height(table: Table, rows: Sequence[int], panels: int = 1) -> float:
     """In lines. Only the first panel has the headings of groups."""
     headings = sum(bool(table.heading(i)) for i in rows)
     below = sum(map(len, (*table.marks, *table.remarks, table.definitions))) / LETTERS_BELOW
-    return panels * (HEAD + sum(len(table.rows[i].lines) for i in rows)) + headings + CAPTION + below
+    above = 1.5 + sum(map(len, (table.suite_in_words or table.suite, table.caption, table.counts_line))) / LETTERS_ABOVE
+    return panels * (HEAD + sum(len(table.rows[i].lines) for i in rows)) + headings + above + below
 
 
 @dataclass(frozen=True)
