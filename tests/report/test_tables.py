@@ -119,7 +119,8 @@ def test_rows_stand_in_the_order_of_the_paper():
         "*OOD detection: distances*", "Mahalanobis", "KNN", "KNN (k=5)", "*OOD detection: gradients*", "ODIN",
         "*OOD detection*", "alpha-x", "beta",
         "*OOD generalization*", "ERM", "Mixup", "Mixup + KNN", "IRM", "VREx", "alpha",
-        "*Learning with wild data*", "OE (a)", "Energy (w. outlier) (a)", "WOODS", "SCONE", "SCONE (η = −5)", "BN-adapt",
+        "*Learning with wild data*", "OE (a)", "Energy (w. outlier) (a)", "WOODS", "SCONE", "SCONE (η = −5)",
+        "BN-adapt",
         "*Another group*", "zzz",
     ]  # fmt: skip
 
@@ -359,8 +360,8 @@ def test_latex_puts_what_does_not_fit_into_panels_of_the_same_float():
 
 def test_latex_parts_metrics_where_that_makes_fewer_panels_and_keeps_the_average_beside_its_settings():
     results = [
-        result(name, seed, setting, covariate_flagged=0.3 + seed / 1000, auroc=0.6 + seed / 1000, fpr95=0.2 + seed / 1000,
-               covariate_acc=0.5 + seed / 1000, id_acc=0.5 + seed / 1000,
+        result(name, seed, setting, covariate_flagged=0.3 + seed / 1000, auroc=0.6 + seed / 1000,
+               fpr95=0.2 + seed / 1000, covariate_acc=0.5 + seed / 1000, id_acc=0.5 + seed / 1000,
                config=config(method=name, setting={"semantic": setting}, contents=CONTENTS))
         for name in ("msp", "energy-oe") for setting in ("unseen-digits", "photo-patches") for seed in (0, 1)
     ]  # fmt: skip
