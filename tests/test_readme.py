@@ -38,7 +38,7 @@ TESTED = {
     ),
     "95 % interval over seeds and test images, paired tests with Holm's correction": (
         "tests/report/test_intervals.py::test_several_seeds_carry_the_interval_over_seeds_and_images_together",
-        "tests/report/test_intervals.py::test_what_is_not_distinguishable_from_the_best_is_bold_too",
+        "tests/report/test_intervals.py::test_methods_on_the_same_images_are_compared_in_pairs",
         "tests/report/test_intervals.py::test_every_further_comparison_makes_it_harder_to_tell_rows_apart",
     ),
     "resumes, with the same bits": (
@@ -113,7 +113,7 @@ def test_the_rows_of_the_table_are_methods_of_the_demo_and_the_setting_is_its_fi
             "SCONE, covariate_acc: 86.37 in README.md, 80.37 here;",
         ),
         (r"OOD Acc\. ↑ ", "Accuracy ↑ ", "README.md does not say: unseen-digits OOD Acc. ↑"),
-        ("in percent", "in points", "README.md does not say: Numbers are in percent."),
+        ("In percent", "In points", "README.md does not say: In percent"),
         (r"\n  KNN .*", "", "README.md does not say: unseen-digits"),
         ("--setting unseen-digits", "--setting photo-patches", "README.md shows no table of"),
     ],

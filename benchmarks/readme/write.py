@@ -78,15 +78,15 @@ def between_marks(readme: str, shown: str) -> str:
 
 def means(shown: str) -> dict[str, list[float]]:
     """By the name of a row, without the letter of its footnote."""
-    rows = re.findall(r"^  (\S.*?)(?: \(\w\))? {2,}(\d.*±.*)$", shown, flags=re.M)
+    rows = re.findall(r"^  (\S.*?)(?: \([a-z,]+\))? {2,}(\d.*±.*)$", shown, flags=re.M)
     return {name: [float(mean) for mean in re.findall(r"([\d.]+) ±", numbers)] for name, numbers in rows}
 
 
 def words(shown: str) -> list[str]:
     """Every paragraph without numbers, marks and footnotes, which depend on the processor: what must be the same."""
     paragraphs = [paragraph for paragraph in shown.strip().split("\n\n") if not paragraph.startswith("(a)")]
-    without_footnotes = re.sub(r"(?m)^(  \S.*?) \(\w\)(?=  )", r"\1", "\n\n".join(paragraphs))
-    plain = re.sub(r"-{3,}", "", re.sub(r"[\d.]*\d\*?", "#", without_footnotes))
+    without_footnotes = re.sub(r"(?m)^(  \S.*?) \([a-z,]+\)(?=  )", r"\1", "\n\n".join(paragraphs))
+    plain = re.sub(r"-{3,}", "", re.sub(r"[\d.]*\d•?", "#", without_footnotes))
     return [" ".join(paragraph.split()) for paragraph in plain.split("\n\n")]
 
 
@@ -117,7 +117,9 @@ def problems(readme: str, folder: Path, seeds: Sequence[int] | None = None) -> l
 
 def _allowed(runs: Sequence[Result], metric: str, cells: int) -> float:
     """Points of percent between the means of two machines over these seeds, with Bonferroni's correction."""
-    variance = spread.measured().of(spread.where(runs[0]), metric, "machines")
+    # The spread of the share flagged is not measured: it is read off at the same threshold as FPR.
+    measured = "fpr95" if metric == "covariate_flagged" else metric
+    variance = spread.measured().of(spread.where(runs[0]), measured, "machines")
     quantile = float(stats.t.ppf(1 - ERROR / (2 * cells), variance.freedom))
     error = float(2 * variance.value / len(runs)) ** 0.5
     return 100 * quantile * error + 0.01  # both means are printed to 0.01

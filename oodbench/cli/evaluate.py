@@ -7,7 +7,7 @@ from pathlib import Path
 
 from oodbench.cli import given_options, progress
 from oodbench.cli.defaults import help_of
-from oodbench.cli.output import results_stay, terminal_width
+from oodbench.cli.output import results_stay, shows_bold, terminal_width
 from oodbench.cli.progress import outcome
 from oodbench.report.result_set import ResultSet, best_line
 from oodbench.results.result import Result
@@ -31,25 +31,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(given: argparse.Namespace) -> int:
     asked = given_options.request_of(given)
     with results_stay(asked.folder):
-        return _evaluate(asked, given.verbose, given.debug)
+        return _evaluate(asked, given)
 
 
-def _evaluate(asked: GivenRequest, verbose: bool, debug: bool) -> int:
+def _evaluate(asked: GivenRequest, given: argparse.Namespace) -> int:
     from oodbench.running.given.evaluating import carry_out
 
-    reporter = progress.reporter(each_result=verbose)
+    reporter = progress.reporter(each_result=given.verbose)
     done = carry_out(asked, reporter)
     found = ResultSet(done.results)
     reporter.note("")
     sort = "auroc" if _measures_detection(done.results) else None
-    print(found.table(format="text", sort=sort, width=terminal_width()))
+    print(found.table(format="text", sort=sort, width=terminal_width(), bold=shows_bold()))
     best = found.best()
     if best is not None and best.compared > 1:
         print(best_line(best))
-    reporter.note(f"Next: oodbench table {shlex.quote(str(Path(asked.results) / done.label))} --format latex")
+    if best is not None and given.model is not None:
+        reporter.note(f"Next: {given_options.fit_command(given, best.scorer)}")
+    else:
+        reporter.note(f"Next: oodbench table {shlex.quote(str(Path(asked.results) / done.label))} --format latex")
     failed = [result for result in done.new if result.status != "ok"]
     if failed:
-        for result in failed if debug else ():
+        for result in failed if given.debug else ():
             print(f"{outcome(result)}\n{result.traceback}", file=sys.stderr)
         print(f"oodbench: {len(failed)} of {len(done.new)} cells failed; the first: {failed[0].error}", file=sys.stderr)
         return 1

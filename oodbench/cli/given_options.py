@@ -1,11 +1,14 @@
 """The options of `evaluate` and `fit` that say which network and which images."""
 
 import argparse
+import shlex
 from typing import Any
 
 from oodbench.cli.defaults import help_of
 from oodbench.cli.parser import add_plugins
 from oodbench.running.given.request import GivenRequest, given_request
+
+DETECTOR = "detector"  # the folder in a command that is suggested
 
 
 def add_network(parser: argparse.ArgumentParser) -> None:
@@ -69,3 +72,20 @@ def request_of(given: argparse.Namespace, **more: Any) -> GivenRequest:
     """What the options ask for."""
     names = {name for name in GivenRequest.__dataclass_fields__ if hasattr(given, name)}
     return given_request(**{name: getattr(given, name) for name in names} | more)
+
+
+def fit_command(given: argparse.Namespace, scorer: str) -> str:
+    """The command that makes a detector of the same network and images, with one scorer; to be copied."""
+    parser = argparse.ArgumentParser(add_help=False)
+    for add in (add_network, add_images, add_how):
+        add(parser)
+    words = ["oodbench", "fit"]
+    for action in parser._actions:
+        value = getattr(given, action.dest)
+        values = value if isinstance(value, list) else [value]
+        if action.dest == "set":  # which other scorers have no use for
+            values = [each for each in value or () if each.startswith(f"{scorer}.")]
+        for each in values:
+            if each is not None and each is not False:
+                words += [action.option_strings[0], *([] if each is True else [str(each)])]
+    return shlex.join([*words, "--scorer", scorer, "--out", DETECTOR])

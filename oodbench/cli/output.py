@@ -21,7 +21,7 @@ from oodbench.files import CannotWrite
 # For what Unicode itself does not take apart. Each is as wide as what it stands for, where tables have it.
 STAND_INS = {
     "↑": "^", "↓": "v", "→": "->", "←": "<-", "×": "x", "±": "+/-", "−": "-", "–": "-", "—": "-",
-    "≤": "<=", "≥": ">=", "≠": "!=", "‖": "||", "·": ".", "∘": "o", "∇": "grad ", "…": "...", "ŷ": "y^",
+    "≤": "<=", "≥": ">=", "≠": "!=", "‖": "||", "·": ".", "∘": "o", "∇": "grad ", "…": "...", "ŷ": "y^", "•": "*",
     "Γ": "Gamma", "Σ": "Sum", "Φ": "Phi", "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "eps", "η": "eta",
     "θ": "theta", "λ": "lambda", "μ": "mu", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "ψ": "psi", "ω": "omega",
     "‘": "'", "’": "'", "“": '"', "”": '"',
@@ -90,6 +90,11 @@ def results_stay(folder: Path) -> Iterator[None]:
 def terminal_width() -> int | None:
     """Columns of the terminal that standard output is; None if it is none."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def shows_bold() -> bool:
+    """Whether standard output is a terminal that can do more than write; Windows' own does not say so."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
 
 
 class _Stream:

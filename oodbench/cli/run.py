@@ -13,7 +13,7 @@ from oodbench.cli import missing_data, progress, slurm_jobs
 from oodbench.cli.confirmation import said_yes
 from oodbench.cli.defaults import help_of
 from oodbench.cli.event_log import Logged
-from oodbench.cli.output import check_open, results_stay, terminal_width
+from oodbench.cli.output import check_open, results_stay, shows_bold, terminal_width
 from oodbench.cli.parser import add_plugins
 from oodbench.cli.progress import outcome, training_name
 from oodbench.cli.reading import report_problems
@@ -262,7 +262,7 @@ def _print_tables(planned: "Plan", note: Callable[[str], None]) -> None:
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             write_text(path, text)
     note("")
-    print(render.render(built, "text", terminal_width()), flush=True)
+    print(render.render(built, "text", terminal_width(), shows_bold()), flush=True)
     note(f"The same table: {home / 'table.md'} and {home / 'table.tex'}")
     note(f"Next: oodbench table {_quoted(planned)} --format latex")
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from oodbench.cli.output import terminal_width
+from oodbench.cli.output import shows_bold, terminal_width
 from oodbench.cli.parser import add_names_of, one_of
 from oodbench.cli.reading import add_names, add_results, read_ledger, split_names
 from oodbench.errors import UserError, shortened
@@ -82,7 +82,7 @@ def main(given: argparse.Namespace) -> int:
         print(f"{given.out}: {len(built)} table{'s' * (len(built) != 1)}")
         return 0
     width = terminal_width()
-    print(render.render(built, format or ("markdown" if width is None else "text"), width), end="")
+    print(render.render(built, format or ("markdown" if width is None else "text"), width, shows_bold()), end="")
     return 0
 
 

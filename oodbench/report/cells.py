@@ -8,7 +8,6 @@ from functools import cached_property
 from oodbench.config.registry import outlier_trainers
 from oodbench.config.suite import NONE
 from oodbench.report.numbers import Number
-from oodbench.results import statistics
 from oodbench.results.measurement import Measurement, Runs
 from oodbench.results.metrics import Metric
 from oodbench.results.resampling import splits_of
@@ -25,12 +24,19 @@ class Cell:
     """One number, a rate in [0, 1], or the reason why there is none."""
 
     sample: Sample | None = None  # the number under each seed, and how it varies with images
-    note: str = ""  # what a reader must know about the number; empty if nothing
-    best: bool = False  # or not distinguishable from the best
+    remarks: tuple[str, ...] = ()  # what a reader must know about this number alone
+    best: bool = False  # of its column, as printed
     setting: str = ""
     decimals: int = 2
     reported: tuple[Number, ...] = ()  # the first is what the difference is to
-    flag: str = ""  # a further note, which follows from the number alone
+    flag: str = ""  # a further remark, which follows from the number alone
+    runs: tuple[Runs, ...] = ()  # behind it; several of a mean over settings
+    twin: str = ""  # which row has the same numbers in this setting, and why
+
+    @property
+    def note(self) -> str:
+        """All that a reader must know who sees no other number; a table says once for a row what concerns its runs."""
+        return "; ".join(filter(None, (self.twin, *notes_of(self.runs), *self.remarks)))
 
     @property
     def mean(self) -> float | None:
@@ -62,12 +68,25 @@ class Cell:
         return (100 * self.mean - self.reported[0].percent) / 100
 
 
-def notes_of(runs: Runs) -> list[str]:
-    """What a reader must know about the runs, whichever metric they are shown by."""
-    notes = failures(runs)
-    if runs.ok and runs.failed:
-        notes.insert(0, f"only {_seeds(runs.ok)}")
-    notes += _not_converged(runs)
+def notes_of(runs: Sequence[Runs]) -> tuple[str, ...]:
+    """What a reader must know about the runs of a row, one for each setting, whichever metric they are shown by."""
+    notes = [(some.newest.setting, note) for some in runs for note in _of_setting(some)]
+    return (*once(notes, len(runs)), *_not_converged(runs))
+
+
+def once(notes: Iterable[tuple[str, str]], settings: int) -> list[str]:
+    """Notes of settings, each said once: what does not hold in all of them names those where it does."""
+    where: dict[str, list[str]] = {}
+    for setting, note in notes:
+        where.setdefault(note, []).append(setting)
+    return [note if len(own) == settings else f"{', '.join(own)}: {note}" for note, own in where.items()]
+
+
+def _of_setting(runs: Runs) -> list[str]:
+    failed = failures(runs)
+    if runs.ok and failed:
+        failed.insert(0, f"only {_seeds(runs.ok)}")
+    notes = ["; ".join(failed)] if failed else []
     few = [count for each in runs.ok if isinstance(count := each.result.notes.get("few_validation"), int)]
     if few:
         notes.append(f"fitted on as few as {min(few)} ID validation images per class")
@@ -99,23 +118,33 @@ def failures(runs: Runs) -> list[str]:
     return [f"failed: {reason} ({_seeds(some)})" for reason, some in reasons.items()]
 
 
-def _not_converged(runs: Runs) -> list[str]:
-    """Of networks that are shown as they were at the end of a training that says so; of several seeds the first's."""
-    shown = [each for each in runs.ok if each.choice is None or each.choice.is_last]
-    unfinished = [each for each in shown if each.result.notes.get("not_converged")]
-    reasons = list(dict.fromkeys(_cut(str(each.result.notes["not_converged"])) for each in unfinished))
-    if not reasons:
+def _not_converged(runs: Sequence[Runs]) -> list[str]:
+    """Of networks that are shown as they were at the end of a training that says so; of several the first's reason."""
+    unfinished: list[tuple[str, list[Measurement]]] = []  # by setting
+    for some in runs:
+        shown = (each for each in some.ok if each.choice is None or each.choice.is_last)
+        if own := [each for each in shown if each.result.notes.get("not_converged")]:
+            unfinished.append((some.newest.setting, own))
+    if not unfinished:
         return []
+    every = [each for _, own in unfinished for each in own]
+    reasons = list(dict.fromkeys(_cut(str(each.result.notes["not_converged"])) for each in every))
+    by_seeds: dict[str, list[str]] = {}
+    for setting, own in unfinished:
+        by_seeds.setdefault(_seeds(own), []).append(setting)
+    is_everywhere = len(by_seeds) == 1 and len(unfinished) == len(runs)
+    where = "; ".join(seeds if is_everywhere else f"{seeds} in {', '.join(own)}" for seeds, own in by_seeds.items())
     if len(reasons) == 1:
-        return [f"did not converge: {reasons[0]} ({_seeds(unfinished)})"]
-    return [f"did not converge for {_seeds(unfinished)} (seed {unfinished[0].seed}: {reasons[0]})"]
+        return [f"did not converge: {reasons[0]} ({where})"]
+    first = f"seed {every[0].seed}" if len(runs) == 1 else f"{unfinished[0][0]}, seed {every[0].seed}"
+    return [f"did not converge for {where} ({first}: {reasons[0]})"]
 
 
 def measured(runs: Sequence[Runs], metric: Metric, sample: Sample | None) -> Cell:
     """Of one setting, or the mean over several."""
-    notes = [note for some in runs for note in (*notes_of(some), *_lacking(some, metric))]
+    lacking = dict.fromkeys(note for some in runs for note in _lacking(some, metric))
     is_below = metric.name in RANKINGS and sample is not None and round(100 * sample.mean, Cell.decimals) < 50
-    return Cell(sample, "; ".join(dict.fromkeys(notes)), flag=BELOW_CHANCE if is_below else "")
+    return Cell(sample, tuple(lacking), flag=BELOW_CHANCE if is_below else "", runs=tuple(runs))
 
 
 def _lacking(runs: Runs, metric: Metric) -> list[str]:
@@ -148,16 +177,13 @@ def summary(values: Mapping[int, float]) -> Cell:
 
 
 def mark_best(grid: list[list[Cell]], metrics: Sequence[Metric]) -> None:
-    """In each column the best, and what is not distinguishable from it. Equal figures are equally bold."""
+    """In each column the best mean as it is printed; a number that stands alone is not marked."""
     for column, metric in enumerate(metrics):
-        cells = {str(i): cells[column] for i, cells in enumerate(grid)}
-        samples = {row: cell.sample for row, cell in cells.items() if cell.sample is not None}
-        if len(samples) > 1:
-            chosen = statistics.not_distinguishable(statistics.Column(metric, samples))
-            best = (max if metric.higher_is_better else min)(float(cells[row].percent) for row in samples)
-            chosen |= {row for row in samples if float(cells[row].percent) == best}
-            for row in chosen:
-                grid[int(row)][column] = replace(cells[row], best=True)
+        printed = {i: float(row[column].percent) for i, row in enumerate(grid) if row[column].mean is not None}
+        if len(printed) > 1:
+            best = (max if metric.higher_is_better else min)(printed.values())
+            for i in (i for i, number in printed.items() if number == best):
+                grid[i][column] = replace(grid[i][column], best=True)
 
 
 def _seeds(some: list[Measurement]) -> str:

@@ -6,12 +6,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 from oodbench.report.cells import Cell
 from oodbench.report.differences import RECORDS, Comparison, records
 from oodbench.report.groups import groups_of
 from oodbench.report.names import row_names
-from oodbench.report.tables import IN_PERCENT, Entry, PrintedRow, Row, Table
+from oodbench.report.rows import said_once
+from oodbench.report.tables import Entry, PrintedRow, Row, Table
 from oodbench.results import statistics
 from oodbench.results.statistics import Interval
 
@@ -36,7 +38,7 @@ class _Row(Row):
     @cached_property
     def lines(self) -> list[PrintedRow]:
         cells = [cell for cell in self.cells if isinstance(cell, _Cell)]
-        printed = [PrintedRow(self.heads, [cell.entry for cell in cells], True)]
+        printed = [said_once(self.heads, [cell.entry for cell in cells], True)]
         if any(cell.below.text for cell in cells):
             printed.append(self._below(self.label, [cell.below for cell in cells]))
         return printed
@@ -45,14 +47,14 @@ class _Row(Row):
 @dataclass(frozen=True)
 class _Table(Table):
     first_line: str = ""
+    mark: ClassVar[str] = "*"  # of a difference that is significant
 
     @property
     def counts_line(self) -> str:
         return self.first_line
 
-    @property
-    def definitions(self) -> str:
-        return super().definitions.replace(IN_PERCENT, IN_PERCENT if self.notes else "").strip()
+    def legend(self, mark: str) -> str:
+        return "Numbers are in percent." if self.notes else ""
 
 
 def tables(comparison: Comparison) -> list[Table]:
@@ -88,16 +90,20 @@ def _cell(comparison: Comparison, setting: str, metric: str, method: str) -> _Ce
         mean, interval = column.samples[method].mean, statistics.interval(column, method)
         text = f"{100 * mean:.2f}" + (f" [{100 * interval.low:.2f}, {100 * interval.high:.2f}]" if interval else "")
         note = comparison.uncertain(interval.kind, method) if interval else ""
-        return replace(cell, value=mean, note=note, entry=Entry(text, note=note))
-    difference, note = comparison.differences[setting, metric].get(method), comparison.note(setting, metric, method)
+        return replace(cell, value=mean, entry=Entry(text, notes=_if_any(note)))
+    notes = _if_any(comparison.note(setting, metric, method))
+    difference = comparison.differences[setting, metric].get(method)
     if difference is None:
         bare = comparison.bare(setting, metric, method)
-        return replace(
-            cell, value=bare, note=note, entry=Entry("–" if bare is None else _signed(100 * bare), note=note)
-        )
-    entry = Entry(difference_text(difference.interval), note=note, best=difference.is_significant)
+        entry = Entry("–" if bare is None else _signed(100 * bare), notes=notes)
+        return replace(cell, value=bare, remarks=notes, entry=entry)
+    entry = Entry(difference_text(difference.interval), notes=notes, best=difference.is_significant)
     below = Entry(f"{p_text(difference.adjusted)}, {100 * difference.share_above:.0f} %")
-    return replace(cell, value=difference.interval.mean, note=note, entry=entry, below=below)
+    return replace(cell, value=difference.interval.mean, entry=entry, below=below)
+
+
+def _if_any(note: str) -> tuple[str, ...]:
+    return (note,) if note else ()
 
 
 def _summary_table(comparison: Comparison) -> Table:

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, overload
 
 from oodbench.report import layouts, render
 from oodbench.report.cells import plain
+from oodbench.report.tables import with_accuracies_above
 from oodbench.results.best import Best, choose
 from oodbench.results.frame import of_results
 from oodbench.results.result import Result
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from oodbench.report.tables import Table
 
 
 class ResultSet(Sequence[Result]):
@@ -47,16 +46,20 @@ class ResultSet(Sequence[Result]):
         metrics: Sequence[str] | None = None,
         sort: str | None = None,
         width: int | None = None,
+        bold: bool = False,
     ) -> str:
-        """As `oodbench.table` prints it; `sort` is a metric, and no line of `text` is longer than `width`."""
-        return render.render(self._tables(metrics, sort), format, width)
+        """As `oodbench.table` prints it; accuracies that all rows share are said above, but for CSV and JSON.
+
+        `sort` is a metric, no line of `text` is longer than `width`, and `bold` is for a terminal.
+        """
+        built = layouts.assemble(self._results, metrics, sort=sort)
+        if metrics is None and format not in render.RECORDS:
+            built = [with_accuracies_above(table) for table in built]
+        return render.render(built, format, width, bold)
 
     def best(self, metric: str = "auroc") -> Best | None:
         """The scorer to use, by the rule that it states; None where there is no semantic set."""
         return choose(self._results, metric)
-
-    def _tables(self, metrics: Sequence[str] | None = None, sort: str | None = None) -> "list[Table]":
-        return layouts.assemble(self._results, metrics, sort=sort)
 
     def __repr__(self) -> str:
         if not self._results:
@@ -72,7 +75,9 @@ class ResultSet(Sequence[Result]):
         return plain(f"<ResultSet {suites}: {', '.join([*words, *([f'{failed} failed'] if failed else [])])}>")
 
     def _repr_html_(self) -> str:
-        return "".join(table._repr_html_() for table in self._tables()) if self._results else "no results"
+        if not self._results:
+            return "no results"
+        return "".join(with_accuracies_above(table)._repr_html_() for table in layouts.assemble(self._results))
 
 
 def best_line(best: Best) -> str:

@@ -1,10 +1,11 @@
 """The rows of a table: cells in; what is printed beside each other, measured or reported, out."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from oodbench.report.cells import Cell
+from oodbench.report.cells import Cell, notes_of, once
 from oodbench.report.numbers import Number
 from oodbench.report.spelling import setting_in_words
 
@@ -19,13 +20,8 @@ class Entry:
 
     text: str
     error: str = ""
-    note: str = ""
+    notes: tuple[str, ...] = ()
     best: bool = False
-    flag: str = ""  # a further note, which figures with different ones may share
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return tuple(filter(None, (self.note, self.flag)))
 
 
 @dataclass(frozen=True)
@@ -35,6 +31,10 @@ class PrintedRow:
     heads: tuple[str, ...]
     entries: list[Entry]
     is_measured: bool
+    notes: tuple[str, ...] = ()  # which hold for all of the entries and stand behind the name
+
+    def notes_at(self, places: Iterable[int]) -> list[tuple[str, ...]]:
+        return [self.notes, *(self.entries[place].notes for place in places)]
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,18 @@ class Row:
         return " ".join(self.heads)
 
     @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know about its runs, said once: whatever the metric, the setting and the mean over it."""
+        runs = list({id(some): some for cell in self.cells for some in cell.runs}.values())
+        twins = {cell.setting: cell.twin for cell in self.cells if cell.twin}
+        return (*once(twins.items(), len(runs)), *notes_of(runs))
+
+    @cached_property
     def lines(self) -> list[PrintedRow]:
         """What was measured; below it what is reported, and the difference."""
-        entries = [Entry(c.percent, c.margin_percent, c.note, c.best, c.flag) for c in self.cells]
+        entries = [Entry(c.percent, c.margin_percent, _of_number(c), c.best) for c in self.cells]
         heads = (*self.heads[:-1], ", ".join(filter(None, (self.heads[-1], self.seeds))))
-        printed = [PrintedRow(heads, entries, True)]
+        printed = [PrintedRow(heads, entries, True, self.notes)]
         reported = list(dict.fromkeys(_line_of(number) for cell in self.cells for number in cell.reported))
         for line in reported:
             numbers = [next((n for n in cell.reported if _line_of(n) == line), None) for cell in self.cells]
@@ -69,7 +76,15 @@ class Row:
         return printed
 
     def _below(self, label: str, entries: list[Entry]) -> PrintedRow:
-        return PrintedRow((*[""] * (len(self.heads) - 1), label), entries, False)
+        return said_once((*[""] * (len(self.heads) - 1), label), entries, False)
+
+
+def said_once(heads: tuple[str, ...], entries: list[Entry], is_measured: bool) -> PrintedRow:
+    """Notes that all entries have stand behind the name."""
+    notes = {entry.notes for entry in entries if entry.text}
+    if len(entries) < 2 or len(notes) != 1:
+        return PrintedRow(heads, entries, is_measured)
+    return PrintedRow(heads, [replace(entry, notes=()) for entry in entries], is_measured, *notes)
 
 
 class _Line(NamedTuple):
@@ -86,8 +101,12 @@ def _line_of(number: Number) -> _Line:
     return _Line(number.label, "" if number.is_of_preset else OTHER_PRESET, True)
 
 
+def _of_number(cell: Cell) -> tuple[str, ...]:
+    return tuple(filter(None, ("; ".join(cell.remarks), cell.flag)))
+
+
 def _reported_entry(number: Number | None) -> Entry:
-    return Entry("") if number is None else Entry(number.text, number.error_text, number.note)
+    return Entry("") if number is None else Entry(number.text, number.error_text, tuple(filter(None, [number.note])))
 
 
 def _difference_entry(cell: Cell) -> Entry:

@@ -13,7 +13,7 @@ from oodbench.results.resampling import ACCURACIES
 if TYPE_CHECKING:
     from oodbench.report.tables import Row, Table
 
-BEST = "best, or not significantly different from the best (paired tests, Holm's correction, 5 % level)"
+OF_GIVEN = "Rows of the same given network share its accuracies."
 AVERAGE = "Average"  # begins the title of a column over several settings
 ERM = "erm"
 
@@ -86,6 +86,29 @@ def _as_given(rows: "Sequence[Row]") -> str:
     return "Networks as given" if len({row.network for row in rows if row.network}) > 1 else "The network as given"
 
 
+def shared_accuracies(table: "Table") -> str:
+    """What all rows of a table have in common, where there are several and every setting's accuracies are theirs."""
+    words, count = [], len(table.metrics)
+    for name in ("id_acc", "covariate_acc"):
+        i = next((i for i, metric in enumerate(table.metrics) if metric.name == name), None)
+        if i is None:
+            continue
+        printed: dict[str, list[str]] = {}
+        for j, setting in enumerate(table.settings):
+            cells = [row.cells[j * count + i] for row in table.rows]
+            texts = {f"{c.percent} ± {c.margin_percent}".removesuffix(" ± ") for c in cells if c.mean is not None}
+            if len(texts) > 1 or len(cells) < 2:
+                return ""
+            if texts and (not setting.startswith(AVERAGE) or len(table.settings) == 1):
+                printed.setdefault(texts.pop(), []).append(setting)
+        title = table.metrics[i].title
+        words += [
+            f"{title} {text}" + (f" in {', '.join(settings)}" if len(printed) > 1 else "")
+            for text, settings in printed.items()
+        ]
+    return f"Every row: {', '.join(words)}." if words else ""
+
+
 def given_networks(runs: Mapping[Place, Runs]) -> str:
     """Which networks were given, and where they come from; empty if none were."""
     given = [some.newest.config.given for some in runs.values()]
@@ -111,7 +134,7 @@ def intervals(rows: "Sequence[Row]", metrics: Sequence[Metric]) -> str:
         titles = f"for {', '.join(by_kind['seeds'])}, " if len(by_kind["seeds"]) < len(metrics) else ""
         where, why = f"{titles}where a number has no raw scores, ", ", because the numbers have no raw scores"
         phrases.append(f"{where}over seeds only" if phrases else f"over seeds only{why}")
-    return f"±: half the width of the 95 % interval {'; '.join(phrases)}." if phrases else ""
+    return f"±: half of the 95 % interval {'; '.join(phrases)}." if phrases else ""
 
 
 def lost_by_erm(table: "Table") -> dict[str, str]:
@@ -164,11 +187,9 @@ def one_network(names: Mapping[str, str], runs: Mapping[Place, Runs]) -> list[st
         if weights:
             groups.setdefault(weights, []).append(name)
     shared = [each for each in groups.values() if len(each) > 1]
-    of_given = "Rows of the same given network share its accuracies, which count as one comparison."
-    lines = [of_given] if any(count > 1 for count in networks.values()) else []
+    lines = [OF_GIVEN] if any(count > 1 for count in networks.values()) else []
     return lines + [
-        f"These methods share one network per seed, so their accuracies count as one comparison: {', '.join(each)}."
-        for each in shared
+        f"These methods share one network per seed, and so its accuracies: {', '.join(each)}." for each in shared
     ]
 
 

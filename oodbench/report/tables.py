@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Literal
+from typing import ClassVar, Literal
 
 from oodbench.config.registry import GROUPS
 from oodbench.errors import UserError, unknown
@@ -32,9 +32,7 @@ __all__ = [
     "DEFAULT_METRICS", "GROUPS", "REPORTED", "Cell", "Entry", "PrintedRow", "Row", "Table", "build", "method_name",
     "plain",
 ]  # fmt: skip
-DEFAULT_METRICS = ("covariate_acc", "id_acc", "fpr95", "auroc")
-IN_PERCENT = "Numbers are in percent."
-IN_PERCENT = "Numbers are in percent."
+DEFAULT_METRICS = ("covariate_acc", "id_acc", "fpr95", "auroc", "covariate_flagged")
 SELF_EXPLANATORY = ("id_acc", "auroc")
 TRANSDUCTIVE = (
     "Methods that learn with wild data saw unlabeled images of the held-out domain, so their rows are transductive."
@@ -58,6 +56,7 @@ class Table:
     marks_best: bool = True
     has_groups: bool = True  # false where rows stand in one order, whatever their groups
     suite_in_words: str = ""
+    mark: ClassVar[str] = "•"  # in plain text, behind what is bold elsewhere
 
     def __repr__(self) -> str:
         counts = f"rows {len(self.rows)}, settings {len(self.settings)}, metrics {len(self.metrics)}"
@@ -75,9 +74,11 @@ class Table:
 
     @cached_property
     def marks(self) -> dict[str, str]:
-        """Footnotes and their letters, in reading order; figures that share a reason share the letter."""
-        entries = (entry for row in self.rows for line in row.lines for entry in line.entries)
-        notes = dict.fromkeys(note for entry in entries for note in entry.notes)
+        """Footnotes and their letters, in reading order; rows and figures that share a reason share the letter."""
+        lines = (line for row in self.rows for line in row.lines)
+        notes = dict.fromkeys(
+            note for line in lines for some in line.notes_at(range(len(line.entries))) for note in some
+        )
         return {note: _letters(i) for i, note in enumerate(notes)}
 
     @property
@@ -96,10 +97,14 @@ class Table:
         counts = sentences.seeds_beside_rows(self.rows) or "No run succeeded"
         return f"{counts}. {sentences.intervals(self.rows, self.metrics)}".strip()
 
+    def legend(self, mark: str) -> str:
+        """What every number and the mark of the best mean; short, so that with the counts it takes one line."""
+        has_best = any(cell.best for row in self.rows for cell in row.cells)
+        return f"In percent; {mark}: best mean." if has_best else "In percent."
+
     @property
     def definitions(self) -> str:
-        has_best = any(cell.best for row in self.rows for cell in row.cells)
-        return " ".join([IN_PERCENT, *([f"Bold: {sentences.BEST}."] if has_best else []), *self.metric_definitions])
+        return " ".join(filter(None, [self.legend("bold"), *self.metric_definitions]))
 
     @property
     def metric_definitions(self) -> list[str]:
@@ -177,6 +182,24 @@ def build(
     return tables
 
 
+def with_accuracies_above(table: Table) -> Table:
+    """Scorers of one network share its accuracies, which one line then says in place of columns of equal numbers."""
+    shared = sentences.shared_accuracies(table)
+    places = [i for i, metric in enumerate(table.metrics) if metric.name not in ACCURACIES]
+    if not shared or not places:
+        return table
+    count = len(table.metrics)
+    kept = [j * count + i for j in range(len(table.settings)) for i in places]
+    notes = (*sentences.shift_lines(table), *(note for note in table.notes if note != sentences.OF_GIVEN))
+    return replace(
+        table,
+        metrics=[table.metrics[i] for i in places],
+        rows=[replace(row, cells=[row.cells[i] for i in kept]) for row in table.rows],
+        caption="\n".join(filter(None, [table.caption, shared])),
+        notes=notes,
+    )
+
+
 def checked_seeds(seeds: int | Literal["all"]) -> int | None:
     if isinstance(seeds, int) and seeds < 1:
         raise UserError(f"a table of {seeds} seeds is empty; give a number from 1, or 'all'")
@@ -205,7 +228,7 @@ def _table(
     def cell(label: str, title: str, metric: Metric) -> Cell:
         own = [runs.get((label, setting)) for setting in columns[title]]
         sample = evidence.sample(label, columns[title], metric)
-        return _cell(title, own, metric, sample, twins.get((label, title)))
+        return _cell(title, own, metric, sample, twins.get((label, title), ""))
 
     grid = [[cell(label, title, metric) for title, metric in product(columns, metrics)] for label in methods]
     mark_best(grid, metrics * len(columns))
@@ -238,12 +261,12 @@ def _sorted(table: Table, by: Metric, runs: Mapping[Place, Runs], settings: Sequ
     return replace(table, rows=rows, has_groups=False, notes=(ranking.sentence(by, settings), *table.notes))
 
 
-def _cell(title: str, runs: Sequence[Runs | None], metric: Metric, sample: Sample | None, twin: str | None) -> Cell:
+def _cell(title: str, runs: Sequence[Runs | None], metric: Metric, sample: Sample | None, twin: str) -> Cell:
     known = [some for some in runs if some is not None]
     if len(known) < len(runs):
-        return Cell(note=f"not run in {'this' if len(runs) == 1 else 'every'} setting", setting=title)
-    cell = measured(known, metric, sample)
-    return replace(cell, setting=title, note="; ".join(filter(None, [twin, cell.note])))
+        where = "this" if len(runs) == 1 else "every"
+        return Cell(remarks=(f"not run in {where} setting",), setting=title)
+    return replace(measured(known, metric, sample), setting=title, twin=twin)
 
 
 def _letters(i: int) -> str:

@@ -554,7 +554,7 @@ def test_a_table_averages_as_many_seeds_as_asked_for(copied):
     assert both == assert_done(oodbench("table", copied, "--seeds", "2"))
     assert re.search(r"\| MSP +\|.* ± ", both)
     one = assert_done(oodbench("table", copied, "--seeds", "1"))
-    assert "\nOne seed. ±: half the width of the 95 % interval over images only, which leaves out" in one
+    assert "\nOne seed. ±: half of the 95 % interval over images only, which leaves out" in one
 
 
 def test_a_table_of_one_suites_folder_is_that_suites_table(results):

@@ -37,7 +37,7 @@ def headings(table):
 @pytest.mark.parametrize(
     "semantic, covariate, expected",
     [
-        ("others", "snow", ["OOD Acc.", "ID Acc.", "FPR", "AUROC"]),
+        ("others", "snow", ["OOD Acc.", "ID Acc.", "FPR", "AUROC", "Cov. flagged"]),
         ("others", NONE, ["ID Acc.", "FPR", "AUROC"]),
         (NONE, "snow", ["OOD Acc.", "ID Acc."]),
         (NONE, NONE, ["ID Acc."]),
@@ -102,9 +102,7 @@ def test_every_format_shows_them(format):
 def test_below_the_table_nothing_is_said_of_trainings(tmp_path):
     made = with_scores(a_given_result(covariate="snow"), tmp_path, [1, 1, 1, 0], [1, 0, 0, 0])
     (table,) = build([made])
-    assert (
-        table.seeds_line == "The network as given, one seed. ±: half the width of the 95 % interval over images only."
-    )
+    assert table.seeds_line == "The network as given, one seed. ±: half of the 95 % interval over images only."
     assert table.remarks == ["resnet18 loses 50.0 points to the covariate shift (ID Acc. − OOD Acc.)."]
 
 
@@ -115,7 +113,7 @@ def test_of_several_networks_each_loses_its_own():
     assert table.remarks == [
         "resnet18 loses 20.0 points to the covariate shift (ID Acc. − OOD Acc.).",
         "vit loses 10.0 points to the covariate shift (ID Acc. − OOD Acc.).",
-        "Rows of the same given network share its accuracies, which count as one comparison.",
+        "Rows of the same given network share its accuracies.",
     ]
 
 

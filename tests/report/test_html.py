@@ -69,7 +69,7 @@ def test_a_notebook_shows_means_errors_groups_and_the_best():
 
 def test_a_failure_has_its_footnote():
     html = to_html(built(a_result(metrics={"fpr95": 0.5, "auroc": 0.5}), a_result(method="msp", status="failed")))
-    assert "<td>–<sup>a</sup></td>" in html and "<sup>a</sup> failed: no message (seed 0)" in html
+    assert "<th>MSP<sup>a</sup></th><td>–</td>" in html and "<sup>a</sup> failed: no message (seed 0)" in html
 
 
 def test_reported_numbers_stand_below_what_was_measured():

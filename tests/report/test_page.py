@@ -113,7 +113,9 @@ def test_its_numbers_intervals_and_best_marks_are_those_of_the_table(digits, dat
             assert {int(s): v for s, v in shown["values"][i].items()} == {
                 seed: round(float(f"{100 * value:.2f}") * 100) for seed, value in cell.sample.values.items()
             }
-            assert (own["notes"][shown["note"][i] - 1] if shown["note"][i] else "") == cell.note
+            assert (own["notes"][shown["note"][i] - 1] if shown["note"][i] else "") == "; ".join(cell.remarks)
+        assert tuple(own["notes"][note - 1] for note in own["rows"][i].get("notes", ())) == row.notes
+    assert any(row.notes for row in table.rows)
 
 
 def test_differences_of_every_two_methods_are_those_of_a_comparison_with_either(digits):

@@ -1,6 +1,8 @@
 """What `oodbench.evaluate` gives back: a sequence of results with a frame, a table and a choice."""
 
 import math
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -53,8 +55,25 @@ def test_a_result_that_no_file_holds_has_no_path_in_the_frame():
     assert ResultSet([a_given_result(metrics={"id_acc": 0.5})]).frame()["path"].tolist() == [None]
 
 
+def test_the_accuracies_that_all_its_rows_share_are_said_once_above_the_table(found, folder):
+    shown = oodbench.table(folder, "text")
+    accuracy = re.search(r"90\.00 ± +([\d.]+)", shown)[1]
+    told = f"Every row: ID Acc. 90.00 ± {accuracy}."
+    assert "ID Acc. ↑" in shown and told not in shown
+    for text in (found.table(format="text"), found.table(), found._repr_html_(), found.table(format="latex")):
+        assert "Every row: ID Acc. 90.00 " in text and "ID Acc. ↑" not in text and "AUROC" in text
+    assert found.table(format="text").splitlines()[2] == told
+
+
+def test_accuracies_that_differ_or_stand_alone_stay_columns():
+    first, other = (a_given_result(m, metrics={"id_acc": 0.5, "auroc": 0.7}) for m in ("msp", "knn"))
+    for results in ([first], [first, replace(other, metrics={"id_acc": 0.6, "auroc": 0.7})]):
+        assert "ID Acc. ↑" in ResultSet(results).table() and "Every row" not in ResultSet(results).table()
+
+
 def test_its_table_is_that_of_the_folder(found, folder):
-    for arguments in ({}, {"format": "latex"}, {"metrics": ["auroc"]}, {"sort": "auroc"}):
+    asked = {"metrics": ["id_acc", "fpr95", "auroc"]}
+    for arguments in (asked, {**asked, "format": "latex"}, {**asked, "sort": "auroc"}, {"format": "csv"}):
         assert found.table(**arguments) == oodbench.table(folder, **arguments)
     assert "Your network: resnet18 (timm:resnet18, weights mine.safetensors)." in found.table()
     with pytest.raises(UserError, match="unknown metric"):

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 import shutil
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from oodbench.results.metrics import METRICS
 DETECTION, GENERALIZATION, WILD = "OOD detection", "OOD generalization", "Learning with wild data"
 LOGITS, DISTANCES = "OOD detection: logits", "OOD detection: distances"
 CONTENTS = suites.load("digits-c").contents
-SEEDS_ALONE = "±: half the width of the 95 % interval over seeds only, because the numbers have no raw scores."
+SEEDS_ALONE = "±: half of the 95 % interval over seeds only, because the numbers have no raw scores."
 NASTY = r"""[a]*b & 100% $x$ #1 _y_ {z} ~t ^u \input{v} <w> | `q` "r" --s é – ± ↑ 字 &lt; ＆％"""
 
 
@@ -44,9 +45,10 @@ def markdown(results, metrics=("auroc",), **options):
 
 
 def cells(text, method):
-    """The cells of the row of a method in a Markdown table."""
+    """The cells of the row of a method in a Markdown table; its name may have footnotes."""
     rows = [[cell.strip() for cell in line.split(" | ")] for line in text.splitlines() if line.startswith("|")]
-    return next(row[1:-1] + [row[-1].removesuffix("|").strip()] for row in rows if row[0] == f"| {method}")
+    named = re.compile(rf"\| {re.escape(method)}( \([a-z,]+\))?")
+    return next(row[1:-1] + [row[-1].removesuffix("|").strip()] for row in rows if named.fullmatch(row[0]))
 
 
 def names(text):
@@ -85,10 +87,18 @@ def test_the_best_of_a_column_is_bold_in_the_direction_of_its_arrow():
     assert cells(text, "KNN") == ["80.00", "**20.00**"]
 
 
-def test_means_that_print_alike_are_bold_alike():
-    """One seed without raw scores: there is nothing to judge differences by."""
-    text = markdown([result("msp", auroc=0.90001), result("knn", auroc=0.90004), result("vim", auroc=0.8999)])
-    assert [cells(text, name) for name in ("MSP", "KNN", "ViM")] == [["**90.00**"], ["**90.00**"], ["89.99"]]
+def test_means_that_print_alike_are_bold_alike_and_no_others():
+    # 75.601 and 75.60 are one number in print; 75.59 is another, however near.
+    text = markdown([result("msp", auroc=0.75601), result("knn", auroc=0.756), result("vim", auroc=0.7559)])
+    assert [cells(text, name) for name in ("MSP", "KNN", "ViM")] == [["**75.60**"], ["**75.60**"], ["75.59"]]
+
+
+def test_a_lower_mean_is_never_bold_however_much_its_seeds_vary():
+    seeds = {"msp": (0.90, 0.94, 0.92), "knn": (0.91, 0.91, 0.92), "vim": (0.20, 0.90, 0.80)}
+    results = [result(name, s, auroc=v, fpr95=v) for name, own in seeds.items() for s, v in enumerate(own)]
+    (table,) = build(results, ["auroc", "fpr95"])
+    best = {row.method: [cell.best for cell in row.cells] for row in table.rows}
+    assert best == {"msp": [True, False], "knn": [False, False], "vim": [False, True]}
 
 
 def test_a_single_value_is_not_bold():
@@ -109,7 +119,8 @@ def test_rows_stand_in_the_order_of_the_paper():
         "*OOD detection: distances*", "Mahalanobis", "KNN", "KNN (k=5)", "*OOD detection: gradients*", "ODIN",
         "*OOD detection: other*", "alpha-x", "beta",
         "*OOD generalization*", "ERM", "Mixup", "Mixup + KNN", "IRM", "VREx", "alpha",
-        "*Learning with wild data*", "OE", "Energy (w. outlier)", "WOODS", "SCONE", "SCONE (η = −5)", "BN-adapt",
+        "*Learning with wild data*", "OE (a)", "Energy (w. outlier) (a)", "WOODS", "SCONE", "SCONE (η = −5)",
+        "BN-adapt",
         "*Another group*", "zzz",
     ]  # fmt: skip
 
@@ -171,7 +182,7 @@ def test_what_was_not_run_says_so():
 def test_what_failed_says_why_and_for_which_seeds():
     errors = ["no memory", "no\n  memory", "x" * 500]
     text = markdown([result(seed=s, status="failed", error=error) for s, error in enumerate(errors)])
-    assert cells(text, "MSP") == ["– (a)"]
+    assert cells(text, "MSP") == ["–"] and names(text)[1:] == ["MSP (a)"]
     assert notes(text) == [f"- (a) failed: no memory (seeds 0, 1); failed: {'x' * 199}… (seed 2)"]
     assert "No run succeeded." in text
 
@@ -179,15 +190,15 @@ def test_what_failed_says_why_and_for_which_seeds():
 def test_what_failed_in_part_shows_the_rest_and_says_so():
     results = [result(seed=0, auroc=0.74), result(seed=1, auroc=0.76), result(seed=2, status="failed", error="oh")]
     text = markdown(results)
-    assert cells(text, "MSP") == ["75.00 ± 12.71 (a)"]  # t(1) = 12.706
+    assert cells(text, "MSP") == ["75.00 ± 12.71"] and names(text)[1:] == ["MSP (a)"]  # t(1) = 12.706
     assert notes(text) == ["- (a) only seeds 0, 1; failed: oh (seed 2)"]
 
 
-def test_cells_with_one_reason_share_a_footnote_and_letters_go_on_after_z():
+def test_rows_with_one_reason_share_a_footnote_and_letters_go_on_after_z():
     results = [result(f"m{i:02}", status="failed", error=f"e{i:02}") for i in range(28)]
     text = markdown(results, ["auroc", "fpr95"])
     assert [line.split()[1] for line in notes(text)][-3:] == ["(z)", "(aa)", "(ab)"]
-    assert cells(text, "m27") == ["– (ab)", "– (ab)"]
+    assert cells(text, "m27") == ["–", "–"] and names(text)[-1] == "m27 (ab)"
 
 
 def test_a_metric_that_a_result_lacks_is_named():
@@ -241,7 +252,7 @@ def test_seeds_that_agree_to_the_last_digit_are_no_proof_of_precision():
 
 def test_the_lowest_seeds_are_kept_whether_they_failed_or_not():
     results = [result(seed=s, auroc=s / 100) for s in (83, 81, 79)] + [result(seed=0, status="failed", error="oh")]
-    assert cells(markdown(results, seeds=3), "MSP") == ["80.00 ± 12.71 (a)"]
+    assert cells(markdown(results, seeds=3), "MSP") == ["80.00 ± 12.71"]
     assert cells(markdown(results, seeds=9), "MSP") == cells(markdown(results), "MSP")
     with pytest.raises(UserError, match="a table of 0 seeds is empty; give a number from 1, or 'all'"):
         build(results, seeds=0)
@@ -252,7 +263,7 @@ def test_of_several_configurations_the_one_run_last_is_shown_and_the_rest_counte
     new = [result(seed=0, variant="new", auroc=0.7, written="2026-08-03"), result(seed=1, variant="new", auroc=0.7)]
     for results in (old + new, new + old):
         text = markdown(results)
-        assert cells(text, "MSP") == ["70.00 (a)"]
+        assert cells(text, "MSP") == ["70.00"] and names(text)[1:] == ["MSP (a)"]
         assert notes(text) == ["- (a) 3 result files with another configuration left out"]
 
 
@@ -278,10 +289,10 @@ def test_text_lines_up_figures_errors_and_marks():
     text = render(build(results, ["id_acc"]), "text")
     rows = [line.rstrip() for line in text.splitlines() if line.startswith("  ") and "." in line]
     assert rows == [
-        "  MSP           6.00 ±  1.27",
-        "  ViM, 1 seed  50.00          (a)",
-        "  KNN          50.00 ± 12.71",
-        "  ODIN         99.00        *",
+        "  MSP               6.00 ±  1.27",
+        "  ViM, 1 seed (a)  50.00",
+        "  KNN              50.00 ± 12.71",
+        "  ODIN             99.00        •",
     ]
 
 
@@ -324,22 +335,48 @@ def test_latex_has_the_look_of_the_paper():
     text = render(build(results, ["auroc", "fpr95"]), "latex")
     assert r" & \multicolumn{2}{c}{lsun} & \multicolumn{2}{c}{SVHN} \\" in text
     assert r"\cmidrule(lr){2-3}\cmidrule(lr){4-5}" in text
-    assert r"\textbf{AUROC}$\uparrow$ & \textbf{FPR}$\downarrow$" in text
+    assert r"\textbf{AUROC}$\uparrow$ & \scriptsize\textbf{FPR}$\downarrow$" in text
     assert r"\multicolumn{5}{l}{\emph{Learning with wild data}} \\" in text
-    assert r"MSP & --$^{a}$ & --$^{a}$ & \textbf{85.00}$_{\pm 2.48}$ & \textbf{50.00} \\" in text
+    assert r"MSP & --$^{a}$ & --$^{a}$ & \textbf{85.00}\raisebox{-.3ex}{\tiny$\pm$2.48} & \textbf{50.00} \\" in text
     assert "$^{a}$ not run in this setting" in text
     assert (
-        r"Mean over 3 seeds unless a row says otherwise. $\pm$: half the width of the 95 \% interval over seeds only"
-        in text
+        r"Mean over 3 seeds unless a row says otherwise. $\pm$: half of the 95 \% interval over seeds only" in text
         and r"closest to 5 \%" in text
     )
 
 
-def test_latex_puts_settings_that_do_not_fit_into_further_tables():
-    text = render(build([result(setting=s) for s in "abc"]), "latex")
-    assert text.count(r"\begin{table*}") == text.count(r"\end{table*}") == 2
-    assert r"\multicolumn{4}{c}{b}" in text.split(r"\end{table*}")[0]
-    assert r"\label{tab:digits-c}" in text and r"\label{tab:digits-c-2}" in text and "Digits-C (2 of 2)" in text
+def widest(text):
+    """How many columns of numbers stand beside each other in the parts of a LaTeX table."""
+    return [len(columns) for columns in re.findall(r"\\begin\{tabular\}\{l+(c+)\}", text)]
+
+
+def test_latex_puts_what_does_not_fit_into_panels_of_the_same_float():
+    results = [result(setting=s, seed=seed, auroc=0.6 + seed / 10) for s in "abcdefghijk" for seed in (0, 1)]
+    text = render(build(results), "latex")
+    assert text.count(r"\begin{table*}") == text.count(r"\end{table*}") == 1 and r"\label{tab:digits-c}" in text
+    assert len(widest(text)) > 1 and sum(widest(text)) == 4 * 11
+    assert max(widest(text)) <= 19  # of 21 points each, and 3 between them
+
+
+def test_latex_parts_metrics_where_that_makes_fewer_panels_and_keeps_the_average_beside_its_settings():
+    results = [
+        result(name, seed, setting, covariate_flagged=0.3 + seed / 1000, auroc=0.6 + seed / 1000,
+               fpr95=0.2 + seed / 1000, covariate_acc=0.5 + seed / 1000, id_acc=0.5 + seed / 1000,
+               config=config(method=name, setting={"semantic": setting}, contents=CONTENTS))
+        for name in ("msp", "energy-oe") for setting in ("unseen-digits", "photo-patches") for seed in (0, 1)
+    ]  # fmt: skip
+    text = render(build(results), "latex")
+    assert text.count(r"\begin{table*}") == 1 and text.count("{Average}") == len(widest(text)) == 2
+    assert widest(text) == [6, 9]
+
+
+def test_latex_puts_rows_that_do_not_fit_into_further_tables_with_the_same_letters():
+    results = [result(f"m{i:02}", status="failed", error=f"e{i // 50}") for i in range(100)]
+    text = render(build(results, ["auroc"]), "latex")
+    assert text.count(r"\begin{table*}") > 1 and r"\label{tab:digits-c-2}" in text
+    first, *_, last = text.split(r"\end{table*}")[:-1]
+    assert "(1 of " in first and "$^{a}$ failed: e0" in first and "$^{b}$" not in first
+    assert "m99$^{b}$ & -- " in last and "$^{b}$ failed: e1" in last and "$^{a}$" not in last
 
 
 def test_latex_escapes_every_special_character_and_stays_ascii():

@@ -10,7 +10,7 @@ from oodbench.report.page.boards import Board, boards
 from oodbench.report.page.chunks import Chunk, chunk
 from oodbench.report.page.leaderboard import Standings, standings
 from oodbench.report.render.titles import arrow
-from oodbench.report.sentences import BEST
+from oodbench.report.tables import DEFAULT_METRICS
 from oodbench.results.ledger import Ledger
 from oodbench.results.metrics import METRICS
 from oodbench.results.resampling import FAST
@@ -62,7 +62,7 @@ def page_data(
         "results": len(ledger.results),
         "skipped": len(ledger.problems),
         "selection": {"rule": rule, "means": RULES[rule]} if any(r.domain_accuracies for r in ledger.results) else None,
-        "best": BEST,
+        "usual": list(DEFAULT_METRICS),
         "metrics": {
             each.name: {
                 "title": each.title,

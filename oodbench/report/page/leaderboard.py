@@ -85,7 +85,7 @@ def data_of(some: Standings) -> Plain:
             for title in titles
         ],
         "metrics": list(numbers),
-        "rows": _rows(some),
+        "rows": _rows(some, notes),
         "numbers": numbers,
         "notes": list(notes),
         "seeds": [
@@ -103,12 +103,12 @@ def hundredths(rate: float | None) -> int | None:
 
 
 def _column(cells: Sequence[Cell], judged: bool, notes: dict[str, int]) -> Plain:
-    """The lists over rows; `note` has the places of notes in the board's list, counted from 1, or 0."""
+    """The lists over rows; `note` has the places of their own notes in the board's list, counted from 1, or 0."""
     samples = [cell.sample for cell in cells]
     intervals = [cell.interval if judged else None for cell in cells]
     column: Plain = {
         "mean": [hundredths(cell.mean) for cell in cells],
-        "note": [notes.setdefault(cell.note, len(notes)) + 1 if cell.note else 0 for cell in cells],
+        "note": [_place("; ".join(cell.remarks), notes) if cell.remarks else 0 for cell in cells],
         "values": [
             {} if s is None else {str(seed): hundredths(value) for seed, value in s.values.items()} for s in samples
         ],
@@ -124,7 +124,11 @@ def _column(cells: Sequence[Cell], judged: bool, notes: dict[str, int]) -> Plain
     return column
 
 
-def _rows(some: Standings) -> list[Plain]:
+def _place(note: str, notes: dict[str, int]) -> int:
+    return notes.setdefault(note, len(notes)) + 1
+
+
+def _rows(some: Standings, notes: dict[str, int]) -> list[Plain]:
     runs: dict[str, dict[str, Runs]] = {}
     for (method, setting), own in some.runs.items():
         runs.setdefault(method, {})[setting] = own
@@ -133,6 +137,8 @@ def _rows(some: Standings) -> list[Plain]:
     for i, row in enumerate(some.rows):
         number = networks.setdefault(_weights(row.method, runs[row.method]), len(networks))
         each: Plain = {"method": row.method, "name": row.name, "group": some.table.group_of_row(i), "network": number}
+        if row.notes:
+            each["notes"] = [_place(note, notes) for note in row.notes]
         if row.network:
             each["given"] = row.network
         paths = [one.result.path for own in runs[row.method].values() for one in own.measurements]

@@ -94,6 +94,7 @@ def _table(some: Standings, table: Table, verdicts: list[Verdict]) -> dict[str, 
         if any(cell.mean is not None for cell in row.cells):
             lines = [
                 {"heads": list(line.heads), "measured": line.is_measured, "entries": [_entry(e) for e in line.entries]}
+                | ({"notes": list(line.notes)} if line.notes else {})
                 for line in row.lines
             ]
             plain: dict[str, Any] = {"group": table.group_of_row(i), "lines": lines}
@@ -115,7 +116,7 @@ def _table(some: Standings, table: Table, verdicts: list[Verdict]) -> dict[str, 
 
 def _entry(entry: Entry) -> list[Any]:
     """Text, error, note and whether it is best, without what is empty at the end."""
-    values: list[Any] = [entry.text, entry.error, entry.note, int(entry.best)]
+    values: list[Any] = [entry.text, entry.error, "; ".join(entry.notes), int(entry.best)]
     while values and not values[-1]:
         values.pop()
     return values

@@ -18,14 +18,18 @@ FORMATS: dict[str, Callable[[list[Table]], str]] = {
     "csv": to_csv,
     "json": to_json,
 }
+RECORDS = ("csv", "json")  # for other programs
 # What the name of a file says.
 ENDINGS = {".tex": "latex", ".md": "markdown", ".csv": "csv", ".html": "html", ".json": "json", ".txt": "text"}
 
 
-def render(tables: list[Table], format: str, width: int | None = None) -> str:
-    """The tables as text that ends in a newline; `text` in lines that are no longer than `width`."""
+def render(tables: list[Table], format: str, width: int | None = None, bold: bool = False) -> str:
+    """The tables as text that ends in a newline; `text` in lines that are no longer than `width`.
+
+    On a terminal what is best may be `bold`; elsewhere `text` has a mark for it.
+    """
     if format not in FORMATS:
         raise unknown("format", format, FORMATS)
     if format == "text":
-        return "\n".join(to_text(table, width) for table in tables)
+        return "\n".join(to_text(table, width, bold) for table in tables)
     return FORMATS[format](tables)

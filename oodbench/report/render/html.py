@@ -47,13 +47,17 @@ def to_html(table: Table) -> str:
 
 def _line(line: PrintedRow, marks: dict[str, str]) -> str:
     heads = [_escaped(head) if line.is_measured else f"<em>{_escaped(head)}</em>" for head in line.heads]
+    heads[-1] += _marked(line, marks)
     return f"<tr>{_cells('th', heads)}{_cells('td', [_number(figure, marks) for figure in line.entries])}</tr>"
 
 
 def _number(figure: Entry, marks: dict[str, str]) -> str:
     text = _escaped(f"{figure.text} ± {figure.error}" if figure.error else figure.text)
-    mark = f"<sup>{letters(figure, marks)}</sup>" if figure.notes else ""
-    return (f"<strong>{text}</strong>" if figure.best else text) + mark
+    return (f"<strong>{text}</strong>" if figure.best else text) + _marked(figure, marks)
+
+
+def _marked(noted: Entry | PrintedRow, marks: dict[str, str]) -> str:
+    return f"<sup>{letters(noted, marks)}</sup>" if noted.notes else ""
 
 
 def _cells(tag: str, contents: Iterable[str]) -> str:

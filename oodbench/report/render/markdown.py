@@ -22,7 +22,9 @@ def to_markdown(table: Table) -> str:
         if line.is_measured and (heading := table.heading(i)):
             body.append([f"*{_escaped(heading)}*", *[""] * (len(head) - 1)])
         heads = [_escaped(head) for head in line.heads]
-        body.append([*(heads if line.is_measured else [f"*{h}*" if h else "" for h in heads]), *numbers])
+        heads = heads if line.is_measured else [f"*{head}*" if head else "" for head in heads]
+        heads[-1] += f" ({letters(line, marks)})" if line.notes else ""
+        body.append([*heads, *numbers])
     widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
     text = [_line(head, widths, len(first))]
     rules = ["-" * (w + 2) if i < len(first) else "-" * (w + 1) + ":" for i, w in enumerate(widths)]

@@ -14,14 +14,15 @@ from oodbench.report.tables import Entry, PrintedRow, Table, plain
 
 GAP, NARROW_GAP = 2, 1  # between columns
 NARROWEST_NAMES = 16  # of rows, where room for figures is short
+BOLD, NOT_BOLD = "\x1b[1m", "\x1b[22m"  # to a terminal
 Places = Sequence[int]  # of columns: every metric of the first setting, then of the second, ...
 
 
-def panels(table: Table, width: int | None, errors: bool) -> list[str]:
+def panels(table: Table, width: int | None, errors: bool, bold: bool) -> list[str]:
     """With no width a block for every setting, or one for all of them if each has a single figure."""
     count, places = len(table.metrics), range(len(table.metrics) * len(table.settings))
     settings = [places[i : i + count] for i in places[::count]]
-    panel = _Panel(table, errors)
+    panel = _Panel(table, errors, bold)
     if width is None:
         chosen: Sequence[Places] = [places] if count == 1 else settings
     else:
@@ -33,6 +34,7 @@ def panels(table: Table, width: int | None, errors: bool) -> list[str]:
 
 def shown_width(text: str) -> int:
     """How many columns of a terminal a text takes."""
+    text = text.replace(BOLD, "").replace(NOT_BOLD, "")
     if text.isascii():
         return len(text)
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
@@ -40,13 +42,13 @@ def shown_width(text: str) -> int:
 
 def _fitting(panel: "_Panel", settings: Sequence[Places], width: int) -> "_Panel":
     """One in which every setting fits by itself, if there is one: columns nearer to each other, names folded."""
-    narrow = _Panel(panel.table, panel.errors, NARROW_GAP)
+    narrow = _Panel(panel.table, panel.errors, panel.bold, NARROW_GAP)
     for each in (panel, narrow):
         if all(each.width(some) <= width for some in settings):
             return each
     excess = max(narrow.width(some) for some in settings) - width
     names = max(shown_width(row.lines[0].heads[-1]) for row in panel.table.rows)
-    return _Panel(panel.table, panel.errors, NARROW_GAP, max(names - excess, NARROWEST_NAMES))
+    return _Panel(panel.table, panel.errors, panel.bold, NARROW_GAP, max(names - excess, NARROWEST_NAMES))
 
 
 def _folded(panel: "_Panel", settings: Sequence[Places], width: int) -> list[list[int]]:
@@ -72,6 +74,7 @@ class _Panel:
 
     table: Table
     errors: bool
+    bold: bool
     gap: int = GAP
     limit: int | None = None  # of the names of rows
 
@@ -80,9 +83,8 @@ class _Panel:
 
     def lines(self, places: Places) -> list[str]:
         rows = [(i, line) for i, row in enumerate(self.table.rows) for line in row.lines]
-        shared = [_shared_note([line.entries[place] for place in places]) for _, line in rows]
-        figures = [self._figures([line.entries[place] for _, line in rows], shared) for place in places]
-        names = [self._names(i, line, note) for (i, line), note in zip(rows, shared, strict=True)]
+        figures = [self._figures([line.entries[place] for _, line in rows]) for place in places]
+        names = [self._names(i, line) for i, line in rows]
         titles = [self._title(place) for place in places]
         heads = ["" if self.table.heads == ("Method",) else self.table.heads[0], *self.table.heads[1:]]
         widths = [_widest(each) for each in zip(heads, *(line for some in names for line in some), strict=True)]
@@ -121,26 +123,27 @@ class _Panel:
         before = [" " * width for width in widths[: len(self.table.heads)]]
         return [(" " * self.gap).join([*before, *spans])]
 
-    def _names(self, i: int, line: PrintedRow, note: str) -> list[tuple[str, ...]]:
+    def _names(self, i: int, line: PrintedRow) -> list[tuple[str, ...]]:
         """What stands before the figures of a row, in one line or several."""
         indent = ("  " if self.table.group_of_row(i) else "") + ("" if line.is_measured else "  ")
         *others, last = map(plain, line.heads)
-        name = indent + last + (f" ({self.table.marks[note]})" if note else "")
+        name = indent + last + (f" ({letters(line, self.table.marks)})" if line.notes else "")
         folded = [name]
         if self.limit is not None and shown_width(name) > self.limit:
             folded = textwrap.wrap(name, self.limit, subsequent_indent=indent + "  ", break_on_hyphens=False)
         return [(*others, folded[0]), *((*[""] * len(others), rest) for rest in folded[1:])]
 
-    def _figures(self, entries: list[Entry], shared: list[str]) -> list[str]:
+    def _figures(self, entries: list[Entry]) -> list[str]:
         """Of one column: figures line up, and so do their errors and marks."""
         errors = [entry.error if self.errors else "" for entry in entries]
-        marks = [letters(entry, self.table.marks, note) for entry, note in zip(entries, shared, strict=True)]
-        tails = [f" ({mark})" if mark else "" for mark in marks]
+        tails = [f" ({letters(entry, self.table.marks)})" if entry.notes else "" for entry in entries]
         width, tail = _widest(errors), _widest(tails)
         shown = []
         for entry, error, own in zip(entries, errors, tails, strict=True):
+            figure = f"{BOLD}{entry.text}{NOT_BOLD}" if entry.best and self.bold else entry.text
             after = f" ± {error:>{width}}" if error else " " * (width + 3 if width else 0)
-            shown.append(f"{entry.text}{after}{'*' if entry.best else ' '}{own:{tail}}")
+            mark = "" if self.bold else self.table.mark if entry.best else " "
+            shown.append(f"{figure}{after}{mark}{own:{tail}}")
         return shown
 
     def _line(self, texts: Sequence[str], widths: list[int]) -> str:
@@ -153,12 +156,6 @@ class _Panel:
 
     def _total(self, widths: list[int]) -> int:
         return sum(widths) + self.gap * (len(widths) - 1)
-
-
-def _shared_note(entries: list[Entry]) -> str:
-    """What all figures of a row have to say, which then stands behind its name."""
-    notes = {entry.note for entry in entries}
-    return notes.pop() if len(entries) > 1 and len(notes) == 1 else ""
 
 
 def _widest(texts: Iterable[str]) -> int:

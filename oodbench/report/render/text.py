@@ -3,32 +3,29 @@
 import textwrap
 
 from oodbench.report.render.panels import panels, shown_width
-from oodbench.report.sentences import BEST
-from oodbench.report.tables import IN_PERCENT, Table, plain
+from oodbench.report.tables import Table, plain
 
 WITHOUT_ERRORS = "The ± values do not fit here; a wider terminal or another format shows them."
 
 
-def to_text(table: Table, width: int | None = None) -> str:
-    """Settings below each other, beside each other where `width` leaves room; a star on the best figures."""
-    whole = _text(table, width, True)
+def to_text(table: Table, width: int | None = None, bold: bool = False) -> str:
+    """Settings below each other, beside each other where `width` leaves room; the best is marked, or `bold`."""
+    whole = _text(table, width, True, bold)
     if width is None or max(map(shown_width, whole.splitlines())) <= width:
         return whole
-    return _text(table, width, False)
+    return _text(table, width, False, bold)
 
 
-def _text(table: Table, width: int | None, errors: bool) -> str:
-    best = f"* {BEST}. " if any(cell.best for row in table.rows for cell in row.cells) else ""
-    unit = f"{IN_PERCENT} " if table.definitions.startswith(IN_PERCENT) else ""
+def _text(table: Table, width: int | None, errors: bool, bold: bool) -> str:
     notes = [f"({letter}) {plain(note)}" for note, letter in table.marks.items()]
     below = [
-        [f"{unit}{best}{table.counts_line}"],
+        [" ".join(filter(None, [table.legend("bold" if bold else table.mark), table.counts_line]))],
         notes,
         [*map(plain, table.remarks), *([] if errors else [WITHOUT_ERRORS])],
         [" ".join(table.metric_definitions)],
     ]
-    above = _paragraph([plain(table.title), plain(table.caption)], width)
-    blocks = [above, *panels(table, width, errors), *(_paragraph(lines, width) for lines in below)]
+    above = _paragraph([plain(table.title), *map(plain, table.caption.splitlines())], width)
+    blocks = [above, *panels(table, width, errors, bold), *(_paragraph(lines, width) for lines in below)]
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 

@@ -1,9 +1,9 @@
-"""What stands above a column of numbers, and the letters behind one."""
+"""What stands above a column of numbers, and the letters of footnotes."""
 
 from collections.abc import Mapping
 
 from oodbench.report.numbers import OUT_SHARE
-from oodbench.report.tables import Entry
+from oodbench.report.tables import Entry, PrintedRow
 from oodbench.results.metrics import Metric
 
 
@@ -16,6 +16,6 @@ def title_of(metric: Metric) -> str:
     return f"{metric.title} {arrow(metric)}".strip()
 
 
-def letters(entry: Entry, marks: Mapping[str, str], but: str = "") -> str:
-    """Of its footnotes, but for one: `a`, or `a,b`."""
-    return ",".join(marks[note] for note in entry.notes if note != but)
+def letters(noted: Entry | PrintedRow, marks: Mapping[str, str]) -> str:
+    """Of its footnotes: `a`, or `a,b`."""
+    return ",".join(marks[note] for note in noted.notes)

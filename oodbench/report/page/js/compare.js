@@ -12,7 +12,7 @@ async function compare(state) {
     h("button", { type: "button", onclick: () => go({ a: board.rows[b].method, b: board.rows[a].method }) }, "Swap"));
   if (a < 0) return [h("h1", null, "Compare"), toolbar, h("p", null, "This board has only one method, so there is nothing to compare.")];
   const names = [board.rows[a].name, board.rows[b].name];
-  const metrics = USUAL.filter((name) => board.metrics.includes(name));
+  const metrics = index.usual.filter((name) => board.metrics.includes(name));
   return [
     h("h1", null, `${names[0]} − ${names[1]}`, h("small", null, `${listed.title}, ${board.columns[column].title}`)), toolbar,
     a === b ? h("p", null, "You are comparing a method with itself; choose another one.") : null,

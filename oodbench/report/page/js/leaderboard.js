@@ -2,14 +2,13 @@
 // One board at a time: results of other presets, protocols, versions or machines are other boards and never in its ranking.
 
 const ALL = "all"; // settings side by side
-const USUAL = ["covariate_acc", "id_acc", "fpr95", "auroc"];
 const PLAIN_ROWS = 240; // more lines than these are made only where they are looked at
 const ROW_HEIGHT = 29;
 
 function shownMetrics(state, board) {
   const asked = (state.metrics || "").split(".").filter((name) => board.metrics.includes(name));
   if (asked.length) return board.metrics.filter((name) => asked.includes(name));
-  const usual = USUAL.filter((name) => board.metrics.includes(name));
+  const usual = index.usual.filter((name) => board.metrics.includes(name));
   return usual.length ? usual : board.metrics;
 }
 
@@ -244,7 +243,7 @@ function tableLine(shown, line, rowIndex, width) {
   const target = setting && seed !== undefined ? addressOf({ view: "cell", board: listed.id, setting: setting.title, method: row.method, seed }) : null;
   return h("tr", { class: [line.row === against ? "baseline" : "", isPicked ? "picked" : ""].join(" ").trim() || null, "aria-rowindex": rowIndex },
     h("td", { class: "pick" }, pick),
-    h("th", { scope: "row", class: "name" }, target ? h("a", { href: target }, row.name) : row.name,
+    h("th", { scope: "row", class: "name" }, target ? h("a", { href: target }, row.name) : row.name, markOf(row.notes, board, seen),
       row.standing ? h("span", { class: `tag ${row.standing}` }, row.standing) : null, line.row === against ? h("span", { class: "tag" }, "baseline") : null),
     each ? h("td", { class: "number" }, String(line.seed)) : null,
     places.map((place) => numberCell(place, line, shown, seen)));
@@ -253,9 +252,7 @@ function tableLine(shown, line, rowIndex, width) {
 function numberCell(place, line, { board, against }, seen) {
   const { numbers } = place, i = line.row;
   if (line.seed !== undefined) return h("td", { class: "number" }, hundredths(numbers.values[i][line.seed]));
-  const note = numbers.note[i];
-  if (note && !seen.has(note)) seen.set(note, letters(seen.size));
-  const mark = note ? h("sup", { title: board.notes[note - 1] }, seen.get(note)) : null;
+  const mark = numbers.note[i] ? markOf([numbers.note[i]], board, seen) : null;
   const margin = numbers.margin?.[i];
   const count = Object.keys(numbers.values[i]).length;
   const title = margin === null || margin === undefined ? many(count, "seed")
@@ -276,6 +273,13 @@ function numberCell(place, line, { board, against }, seen) {
     best ? quiet(" best") : null, mark);
 }
 
+function markOf(notes, board, seen) {
+  // The letters of footnotes, which are given in the order in which a reader meets them.
+  if (!notes) return null;
+  for (const note of notes) if (!seen.has(note)) seen.set(note, letters(seen.size));
+  return h("sup", { title: notes.map((note) => board.notes[note - 1]).join("; ") }, notes.map((note) => seen.get(note)).join(","));
+}
+
 function marginOf(margin) {
   return margin === null || margin === undefined ? null : h("span", { class: "margin" }, `± ${hundredths(margin)}`);
 }
@@ -285,7 +289,7 @@ function legend(board, places, against, each) {
   const judged = places.some((place) => place.numbers.best);
   const marks = against >= 0
     ? [h("span", { class: "better" }, "▲"), " better and ", h("span", { class: "worse" }, "▼"), ` worse than ${board.rows[against].name}, p < .05 after Holm's correction over the rows of a column.`]
-    : judged ? [h("b", { class: "bold" }, "Bold"), `: ${index.best}.`] : [];
+    : judged ? [h("b", { class: "bold" }, "Bold"), ": best mean of its column."] : [];
   const bare = places.filter((place) => !place.numbers.best).map((place) => index.metrics[place.metric].title);
   return h("p", { class: "quiet" }, "Numbers are in percent. ", marks,
     bare.length ? ` These columns have no intervals and marks here: ${[...new Set(bare)].join(", ")}; oodbench table --columns shows them.` : "");

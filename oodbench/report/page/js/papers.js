@@ -16,14 +16,15 @@ async function papers(state) {
 function paperTable(table, listed) {
   const notes = new Map(), width = table.heads.length + table.settings.length * table.metrics.length;
   const letter = (note) => { if (!notes.has(note)) notes.set(note, letters(notes.size)); return notes.get(note); };
-  const entry = ([text, error, note, best]) => [h("span", { class: best ? "best" : null }, text, best ? quiet(" best") : null), error ? h("span", { class: "margin" }, ` ± ${error}`) : null, note ? h("sup", { title: note }, letter(note)) : null];
+  const sup = (some) => h("sup", { title: some.join("; ") }, some.map(letter).join(","));
+  const entry = ([text, error, note, best]) => [h("span", { class: best ? "best" : null }, text, best ? quiet(" best") : null), error ? h("span", { class: "margin" }, ` ± ${error}`) : null, note ? sup([note]) : null];
   const rows = [];
   let last = "";
   for (const row of table.rows) {
     if (row.group && row.group !== last) rows.push(h("tr", { class: "group" }, h("th", { colspan: width, scope: "rowgroup" }, row.group)));
     last = row.group;
     row.lines.forEach((line, i) => {
-      rows.push(h("tr", { class: line.measured ? "measured" : "below" }, line.heads.map((head) => h(line.measured ? "th" : "td", line.measured ? { scope: "row", class: "name" } : { class: "name" }, head)),
+      rows.push(h("tr", { class: line.measured ? "measured" : "below" }, line.heads.map((head, j) => h(line.measured ? "th" : "td", line.measured ? { scope: "row", class: "name" } : { class: "name" }, head, line.notes && j === line.heads.length - 1 ? sup(line.notes) : null)),
         line.entries.map((each) => h("td", { class: "number" }, each.length ? entry(each) : ""))));
     });
     if (row.verdicts) {

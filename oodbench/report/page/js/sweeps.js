@@ -17,7 +17,7 @@ async function sweeps(state) {
 
 function sweepPanels(board, labels, xLabel, series) {
   // series: [{label, at: (numbers) => [value in hundredths]}]
-  const metrics = USUAL.filter((name) => board.metrics.includes(name));
+  const metrics = index.usual.filter((name) => board.metrics.includes(name));
   return h("div", { class: "panels" }, metrics.map((name) => {
     const metric = index.metrics[name];
     const drawn = series.map((each) => ({ label: each.label, values: each.at(board.numbers[name]).map((value) => (value === null ? null : value / 100)) }));
@@ -43,7 +43,7 @@ function ratioSweep(sweep, board, state) {
 }
 
 function corruptionMap(sweep, board, state) {
-  const metrics = USUAL.filter((name) => board.metrics.includes(name));
+  const metrics = index.usual.filter((name) => board.metrics.includes(name));
   const name = metrics.includes(state.metric) ? state.metric : metrics[0], metric = index.metrics[name];
   const rows = board.rows.map((_, i) => i).filter((i) => fits(board.rows[i], state));
   const severities = new Set(sweep.points.map(([, severity]) => severity));
