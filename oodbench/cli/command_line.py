@@ -1,6 +1,7 @@
 """The words of a command line in, what the command says and its exit status out."""
 
 import argparse
+import errno
 import os
 import sys
 import traceback
@@ -15,7 +16,7 @@ from oodbench.cli import COMMANDS, EXAMPLES
 from oodbench.cli.interrupts import Interrupts
 from oodbench.cli.output import OutputLost, guarded
 from oodbench.cli.parser import Parser
-from oodbench.errors import UserError, unknown
+from oodbench.errors import UserError, shown, unknown
 
 if TYPE_CHECKING:
     from oodbench.cli.defaults import Used
@@ -125,4 +126,9 @@ def _obey(arguments: Sequence[str] | None, interrupts: Interrupts) -> int:
             traceback.print_exc()
         message = " ".join(str(error).split())
         print(f"oodbench: {message if used is None else used.blamed(message)}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        print(f"oodbench: {shown(error.filename)}: {error.strerror}; choose a shorter one", file=sys.stderr)
         return 2

@@ -1,8 +1,9 @@
 """Ctrl-C at any moment, once or often: one line and status 130. Imports next to nothing, for it comes before all else.
 
 Python raises KeyboardInterrupt wherever it happens to be. In a module that is half imported it may come out as another
-exception, and in a destructor it is printed and forgotten. So it is remembered here that it came, and what was lost is
-raised again. Files need no care: whatever is written is written whole, and the system lets go of locks.
+exception, or C++ ends the process; in a destructor it is printed and forgotten. So an import is ended with the process,
+it is remembered that an interrupt came, and one that was lost is raised again. Files need no care: whatever is written is
+written whole, the system lets go of locks, and workers end with the run.
 """
 
 import _thread
@@ -55,6 +56,9 @@ class Interrupts:
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         repeated, self._is_repeated = self._is_repeated, False
+        if self.owns_process and _is_import(frame):
+            self._say()
+            self._exit()
         if self.came is None:
             self.came = time.monotonic()
             _thread.start_new_thread(self._repeat, ())
@@ -94,6 +98,12 @@ class Interrupts:
             self._over = True
             signal.signal(signal.SIGINT, signal.SIG_IGN if self.owns_process else self._before)
             sys.unraisablehook = self._hook
+
+
+def _is_import(frame: FrameType | None) -> bool:
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None
 
 
 def _is_handled() -> bool:
