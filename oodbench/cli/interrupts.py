@@ -14,7 +14,7 @@ import sys
 import time
 from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 STATUS = 130
 LINE = "oodbench: interrupted; the same command resumes\n"
@@ -28,7 +28,7 @@ class Interrupts:
     def __init__(self, owns_process: bool) -> None:
         self.owns_process = owns_process  # which ends with the command
         self.came: float | None = None  # when the first one did
-        self._is_ending = self._said = self._over = self._is_repeated = False
+        self._is_ending = self._is_leaving = self._has_said = self._over = self._is_repeated = False
         self._before: Any = None
         self._hook = sys.unraisablehook
 
@@ -50,22 +50,22 @@ class Interrupts:
         if self.owns_process:  # Python would go through modules that may be half imported, and tell what it finds
             with suppress(Exception):
                 atexit._run_exitfuncs()
-            self._exit()
+            self._leave()
         self._stop()
         return STATUS
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self._is_leaving:
+            return
         repeated, self._is_repeated = self._is_repeated, False
         if self.owns_process and _is_import(frame):
-            self._say()
-            self._exit()
+            self._leave()
         if self.came is None:
             self.came = time.monotonic()
             _thread.start_new_thread(self._repeat, ())
         elif self._is_ending or _is_handled():
-            if not repeated and time.monotonic() - self.came > PATIENCE:
-                self._say()
-                self._exit()
+            if self.owns_process and not repeated and time.monotonic() - self.came > PATIENCE:
+                self._leave()
             return
         raise KeyboardInterrupt
 
@@ -80,16 +80,18 @@ class Interrupts:
             self._hook(what)
 
     def _say(self) -> None:
-        if not self._said:
-            self._said = True
-            with suppress(OSError, ValueError, AttributeError):  # closed, or not there
+        if not self._has_said:
+            self._has_said = True
+            with suppress(Exception):  # standard error may be closed, or not there
                 if sys.stderr.isatty():
                     sys.stderr.write("\x1b[?25h\n")  # the cursor that a moving line has hidden, and after the ^C
                 sys.stderr.write(LINE)
 
-    def _exit(self) -> None:
+    def _leave(self) -> NoReturn:
+        self._is_leaving = True
+        self._say()
         for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError, AttributeError):
+            with suppress(Exception):
                 stream.flush()
         os._exit(STATUS)
 
