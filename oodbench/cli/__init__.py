@@ -7,6 +7,8 @@ next to nothing, for until it listens to Ctrl-C that is a traceback.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from oodbench.cli.interrupts import Interrupts
+
 EXAMPLES = (
     "oodbench run --suite digits-c --methods msp,knn,vim",
     "oodbench run --suite digits-c --methods all --seeds 0,1,2 --dry-run",
@@ -142,8 +144,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Without arguments it obeys those of the process, which it owns then.
     """
-    from oodbench.cli.interrupts import Interrupts
-
     interrupts = Interrupts(owns_process=arguments is None)
     try:
         with interrupts:

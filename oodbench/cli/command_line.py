@@ -16,7 +16,7 @@ from oodbench.cli import COMMANDS, EXAMPLES
 from oodbench.cli.interrupts import Interrupts
 from oodbench.cli.output import OutputLost, guarded
 from oodbench.cli.parser import Parser
-from oodbench.errors import UserError, shown, unknown
+from oodbench.errors import UserError, shortened, unknown
 
 if TYPE_CHECKING:
     from oodbench.cli.defaults import Used
@@ -130,5 +130,5 @@ def _obey(arguments: Sequence[str] | None, interrupts: Interrupts) -> int:
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             raise
-        print(f"oodbench: {shown(error.filename)}: {error.strerror}; choose a shorter one", file=sys.stderr)
+        print(f"oodbench: '{shortened(str(error.filename))}': {error.strerror}; choose a shorter one", file=sys.stderr)
         return 2

@@ -10,7 +10,6 @@ from oodbench.files import write_text
 from oodbench.results.metrics import METRICS, Scored, evaluate
 from oodbench.results.result import Result, Unreadable, as_json, read, read_scores
 
-
 SAME = 1e-9  # by which a metric may differ from what it is computed as: less than one image in any set
 
 

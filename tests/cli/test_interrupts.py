@@ -12,9 +12,11 @@ from oodbench.cli.interrupts import LINE
 
 HEARS = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"  # whoever started the tests
 
-# Runs `oodbench ARGUMENTS` and sends itself so many signals from a moment on: the n-th of the events that Python audits,
-# most of which are of imports and files.
-STRUCK = HEARS + """
+# Runs `oodbench ARGUMENTS` and sends itself so many signals from a moment on: the n-th of the events that Python audits.
+# Most of these are of imports and files.
+STRUCK = (
+    HEARS
+    + """
 import os, sys, threading, time
 from oodbench.cli import main
 
@@ -37,6 +39,7 @@ sys.argv = ["oodbench", *words]
 sys.addaudithook(count)
 sys.exit(main())
 """
+)
 SMOKE = ("run", "--suite", "digits-c", "--preset", "smoke", "--setting", "unseen-digits", "--methods", "msp")
 CHANCE = random.Random(41)
 

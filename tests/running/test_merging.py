@@ -107,7 +107,9 @@ def test_other_metrics_of_equal_scores_are_other_content(folders):
 
 
 @pytest.mark.parametrize(
-    "change", [{"auroc": 0.5}, {"auroc": 1.0 - 1e-8}, {"\x1b[2J": 0.5}, None], ids=["other", "nearly", "strange", "none"]
+    "change",
+    [{"auroc": 0.5}, {"auroc": 1.0 - 1e-8}, {"\x1b[2J": 0.5}, None],
+    ids=["other", "nearly", "strange", "none"],
 )
 def test_metrics_that_do_not_follow_from_the_raw_scores_are_left_and_the_others_merged(folders, change):
     other, into = folders
@@ -134,7 +136,9 @@ def test_metrics_that_nobody_can_compute_anew_are_merged_and_named(folders):
     bare.path.with_suffix(".npz").unlink()
     outcome = oodbench("merge", other, "--into", into)
     assert outcome.status == 0 and outcome.out == f"{into}: 2 merged, 0 there already, 2 of them without a check\n"
-    assert [str(path) in line for path, line in zip((bare.path, old.path), complaints(outcome), strict=True)] == [True] * 2
+    assert [str(path) in line for path, line in zip((bare.path, old.path), complaints(outcome), strict=True)] == [
+        True
+    ] * 2
     assert files_below(into) == files_below(other)
     assert assert_done(oodbench("merge", other, "--into", into)) == f"{into}: 0 merged, 2 there already\n"
     bare.path.write_text(as_json(replace(bare, metrics={**bare.metrics, "auroc": 0.5})))

@@ -9,7 +9,7 @@ from typing import Any
 from oodbench.report.page import scores
 from oodbench.results.measurement import Measurement
 from oodbench.results.metrics import METRICS
-from oodbench.results.result import Unreadable, as_json, read_scores
+from oodbench.results.result import Unreadable, as_json, read_log, read_scores
 from oodbench.running.repeat import Files, command
 
 RECORDS = 200  # of a training, at most; of more, some are left out
