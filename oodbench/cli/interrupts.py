@@ -1,9 +1,9 @@
 """Ctrl-C at any moment, once or often: one line and status 130. Imports next to nothing, for it comes before all else.
 
 Python raises KeyboardInterrupt wherever it happens to be. In a module that is half imported it may come out as another
-exception, or C++ ends the process; in a destructor it is printed and forgotten. So an interrupt within an import ends the
-process there, any other is remembered, and one that was lost is raised again. Files need no care: whatever is written is
-written whole, the system lets go of locks, and workers end with the run.
+exception, or C++ aborts; in a destructor it is printed and forgotten. So an interrupt within an import ends the process
+there, any other is remembered, and one that was lost is raised again. Files need no care: whatever is written is written
+whole, the system lets go of locks, and workers end with the run.
 """
 
 import _thread

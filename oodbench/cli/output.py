@@ -1,8 +1,8 @@
 """Standard output and error as they are found: narrow in what they can encode, full, closed. Every command uses them.
 
 What an encoding lacks is shown in ASCII. What a terminal would obey is escaped, whoever put it there: names in files of
-others, paths, messages of libraries. Only `drawing` and `data` let it through. Output that is lost ends the command with
-an error, never with a traceback nor with status 0; what cannot be said on standard error is not said.
+others, paths, messages of libraries. Only `drawing` and `data` let it through. Output that is lost ends the command
+with an error, never with a traceback nor with status 0; what cannot be said on standard error is not said.
 """
 
 import errno

@@ -274,7 +274,7 @@ def write(result: Result, path: Path, scores: dict[str, Scored], log: list[dict[
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """A record for every epoch of a training; FileNotFoundError where there is none, `Unreadable` for what is no log."""
+    """A record for every epoch of a training; FileNotFoundError without a file, `Unreadable` for what is no log."""
     try:
         records = [json.loads(line) for line in read_regular(path, RESULT_LIMIT).splitlines() if line.strip()]
     except FileNotFoundError:

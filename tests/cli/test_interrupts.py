@@ -12,7 +12,7 @@ from oodbench.cli.interrupts import LINE
 
 HEARS = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"  # whoever started the tests
 
-# Runs `oodbench ARGUMENTS` and sends itself so many signals from a moment on: the n-th of the events that Python audits.
+# Runs `oodbench ARGUMENTS` and sends itself so many signals from a moment on: the n-th event that Python audits.
 # Most of these are of imports and files.
 STRUCK = (
     HEARS
