@@ -2,8 +2,8 @@
 
 Python raises KeyboardInterrupt wherever it happens to be. In a module that is half imported it may come out as another
 exception, or C++ aborts; in a destructor it is printed and forgotten. So an interrupt within an import ends the process
-there, any other is remembered, and one that was lost is raised again. Files need no care: whatever is written is written
-whole, the system lets go of locks, and workers end with the run.
+there, any other is remembered, and one that was lost is raised again. Files need no care: they are written whole, the
+system lets go of locks, and workers end with the run.
 """
 
 import _thread
