@@ -5,12 +5,13 @@ results = oodbench.run("digits-c", methods="msp,knn", seeds=[0])
 print(oodbench.table("results"))
 """
 
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING, Any
 
 # An installed package holds `methods` and `benchmarks` beside this file; in a checkout they stand one folder up.
-if not (Path(__file__).parent / "methods").is_dir():
-    __path__.append(str(Path(__file__).parent.parent))
+_HERE = os.path.dirname(__file__)  # without pathlib, whose import an early Ctrl-C would meet
+if not os.path.isdir(os.path.join(_HERE, "methods")):
+    __path__.append(os.path.dirname(_HERE))
 
 _PUBLIC = {
     "run": "oodbench.api",

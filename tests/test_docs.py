@@ -18,8 +18,8 @@ from own_digits import BUILD, CLASSES, digits, trained, trained_state, write_fol
 from torch.utils.data import TensorDataset
 
 import oodbench
-from oodbench.cli import _parser as parser
 from oodbench.cli import main
+from oodbench.cli.command_line import parser_of as parser
 from oodbench.config import yaml_values
 from oodbench.config.cards import READS, read_cards
 from oodbench.config.contents import Column, Contents, Defaults, NetworkChoice, Source, Splits, Sweep

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from oodbench.cli import _parser as parser
+from oodbench.cli.command_line import parser_of as parser
 
 ROOT = Path(__file__).parent.parent
 FORMS = sorted(path for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml")

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import oodbench
-from oodbench.cli import _parser as parser
+from oodbench.cli.command_line import parser_of as parser
 from oodbench.config.registry import Registry
 from oodbench.config.suite import load
 from oodbench.report import spread

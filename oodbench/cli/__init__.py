@@ -1,25 +1,13 @@
 """A command in, its exit status out: the only room that prints. torch is imported only to train.
 
-Each command is a module, imported when it is called: help and mistakes in usage wait for nothing.
+Each command is a module, imported when it is called: help and mistakes in usage wait for nothing. This module imports
+next to nothing, for until it listens to Ctrl-C that is a traceback.
 """
 
-import argparse
-import os
-import sys
-import traceback
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-import oodbench
-from oodbench.cli.output import OutputLost, guarded
-from oodbench.cli.parser import Parser
-from oodbench.errors import UserError, unknown
-
-if TYPE_CHECKING:
-    from oodbench.cli.defaults import Used
+from oodbench.cli.interrupts import Interrupts
 
 EXAMPLES = (
     "oodbench run --suite digits-c --methods msp,knn,vim",
@@ -151,110 +139,18 @@ COMMANDS = {
 }
 
 
-COMPLETION = "_ARGCOMPLETE"  # the variable by which a shell asks for names
-MEASURING = ("run", "evaluate", "fit", "predict")  # commands that say where their defaults came from
-
-
-class _Version(argparse.Action):
-    """The version takes a while to find out, and is asked for seldom."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        print(f"oodbench {oodbench.__version__}")
-        parser.exit()
-
-
-def _parser(complete: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
-    """All commands, these with their arguments."""
-    main = Parser(
-        prog="oodbench",
-        description="Compare out-of-distribution detection and generalization methods side by side.",
-        examples=EXAMPLES,
-    )
-    main.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    _add_debug(main)
-    commands = main.add_subparsers(title="commands", dest="command", metavar="COMMAND", parser_class=Parser)
-    for name, (module, help, details, examples) in COMMANDS.items():
-        description = f"{help[0].upper()}{help[1:]}. {details}".strip()
-        sub = commands.add_parser(name, help=help, description=description, examples=examples)
-        _add_debug(sub)
-        if name in complete:
-            command = import_module(f"oodbench.cli.{module}")
-            command.add_arguments(sub)
-            sub.set_defaults(act=command.main)
-    return main
-
-
-def _add_debug(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--debug", action="store_true", help="print the traceback of errors and failed cells")
-
-
-@contextmanager
-def _warnings_in_one_line() -> Iterator[None]:
-    """What oodbench itself warns of is said as errors are; what libraries warn of, as Python does."""
-    usual = warnings.showwarning
-
-    def say(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        if category.__module__.startswith("oodbench."):
-            print(f"oodbench: {' '.join(str(message).split())}", file=sys.stderr)
-        else:
-            usual(message, category, *where, **more)
-
-    with warnings.catch_warnings():
-        warnings.showwarning = say
-        yield
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 done, 1 a cell failed, 2 wrong usage or no place for output, 130 interrupted."""
-    if COMPLETION in os.environ:
-        return _complete(os.environ.get("COMP_LINE", ""))
-    with guarded():
-        return _main(arguments)
+    """0 done, 1 a cell failed, 2 wrong usage or no place for output, 130 interrupted.
 
-
-def _complete(line: str) -> int:
-    """For a shell whose user has pressed the Tab key; it shows nothing if argcomplete is not there."""
-    from oodbench.cli import completion
-
-    with suppress(ImportError, UserError):  # a plugin or suite on the line that cannot be read
-        completion.complete(_parser([completion.command_in(line)]))
-    return 1
-
-
-def _main(arguments: Sequence[str] | None) -> int:
-    given = [*(sys.argv[1:] if arguments is None else arguments)]
-    debug = "--debug" in given  # before the command or after it
-    given = [word for word in given if word != "--debug"]
-    used: Used | None = None
+    Without arguments it obeys those of the process, which it owns then.
+    """
+    interrupts = Interrupts(owns_process=arguments is None)
     try:
-        named = given[0] if given and not given[0].startswith("-") else ""
-        if named and named not in COMMANDS:
-            raise unknown("command", named, COMMANDS)
-        parser = _parser([named] if named else [])
-        parsed = parser.parse_args(given)
-        parsed.debug = debug
-        status: int = 0
-        if parsed.command is None:
-            parser.print_help()
-        else:
-            from oodbench.cli import defaults
+        with interrupts:
+            from oodbench.cli.command_line import obey
 
-            used = defaults.apply(parsed)
-            line = used.line()
-            if line is not None and named in MEASURING:
-                print(line, file=sys.stderr)
-            with _warnings_in_one_line():
-                status = parsed.act(parsed)
-        sys.stdout.flush()
-        return status
-    except UserError as error:
-        if isinstance(error, OutputLost) and error.is_closed_pipe:  # `oodbench table results | head`
-            return 1 if error.ends_run else 0
-        if debug:
-            traceback.print_exc()
-        message = " ".join(str(error).split())
-        print(f"oodbench: {message if used is None else used.blamed(message)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("\noodbench: interrupted; the same command resumes", file=sys.stderr)
-        return 130
+            return obey(arguments, interrupts)
+    except BaseException as error:  # whatever an interrupt has become on its way here
+        if interrupts.came is None and not isinstance(error, KeyboardInterrupt):
+            raise
+        return interrupts.end()

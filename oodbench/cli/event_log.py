@@ -1,10 +1,13 @@
 """`--log FILE.jsonl`: how a run goes, an event a line, for whoever watches many runs."""
 
+import errno
 import json
+import os
+import stat
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from oodbench.errors import UserError
 from oodbench.running.reporting import Reporter, training_name
@@ -20,22 +23,40 @@ FIELDS = ("epoch", "epochs", "loss", "images_per_second", "remaining")  # of pro
 
 @dataclass
 class Logged:
-    """A reporter that also writes down what it hears; a line is whole or not there."""
+    """A reporter that also writes down what it hears; a line is whole or not there.
+
+    A file that cannot be opened is refused. One that takes no more costs the log, and never the run.
+    """
 
     reporter: Reporter
     path: Path
-    _file: IO[str] = field(init=False)
+    _file: int | None = field(init=False, default=None)  # as the system numbers it: nothing waits to be written
 
     def __post_init__(self) -> None:
         self.download = self.reporter.download
         try:
-            self._file = open(self.path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115  # as long as the run
+            self._file = _opened(self.path)
         except OSError as error:
-            raise UserError(f"cannot write '{self.path}': {error.strerror}; choose another file for --log") from None
+            if error.errno != errno.ENXIO:
+                raise UserError(
+                    f"cannot write '{self.path}': {error.strerror}; choose another file for --log"
+                ) from None
+            self._give_up("nobody reads from it")
 
     def _log(self, event: str, **values: Any) -> None:
+        if self._file is None:
+            return
         record = {"time": round(time.time(), 3), "event": event, **values}
-        self._file.write(json.dumps({name: value for name, value in record.items() if value != ""}) + "\n")
+        line = json.dumps({name: value for name, value in record.items() if value != ""}) + "\n"
+        try:
+            _append(self._file, line.encode())
+        except OSError as error:
+            os.close(self._file)
+            self._file = None
+            self._give_up(error.strerror or "it takes no more")
+
+    def _give_up(self, reason: str) -> None:
+        self.reporter.note(f"oodbench: cannot write '{self.path}': {reason}; the run goes on without --log")
 
     def note(self, text: str) -> None:
         self._log("note", text=text)
@@ -73,3 +94,25 @@ class Logged:
     def end(self) -> None:
         self._log("end")
         self.reporter.end()
+
+
+def _opened(path: Path) -> int:
+    """A pipe that nobody reads is no file to write (ENXIO), rather than one to wait for."""
+    waits_for_nobody = getattr(os, "O_NONBLOCK", 0)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | waits_for_nobody, 0o666)
+    if waits_for_nobody:
+        os.set_blocking(file, True)  # for a reader that is slower than the run
+    return file
+
+
+def _append(file: int, line: bytes) -> None:
+    """The whole line or nothing of it, where a file can be cut."""
+    written = 0
+    try:
+        while written < len(line):
+            written += os.write(file, line[written:])
+    except OSError:
+        length = os.fstat(file).st_size
+        if written and stat.S_ISREG(os.fstat(file).st_mode) and os.lseek(file, 0, os.SEEK_CUR) == length:
+            os.ftruncate(file, length - written)
+        raise

@@ -28,6 +28,8 @@ def main(given: argparse.Namespace) -> int:
         print(f"oodbench: not merged '{result.path}': {cell} has other content: {each.words}", file=sys.stderr)
         for one in (each.ours, each.theirs):
             print(f"oodbench:   '{one.path}' was made on {_machine(one)}", file=sys.stderr)
+    for path, reason in merged.unchecked.items():
+        print(f"oodbench: the metrics of '{path}' were not checked: {reason}", file=sys.stderr)
     print(f"{given.into}: {_summary(merged, given.weights, given.dry_run)}")
     return 0 if merged.is_complete else 1
 
@@ -41,7 +43,8 @@ def _summary(merged: Merged, weights: bool, dry_run: bool) -> str:
     words = [f"{len(merged.new)} {'would be ' if dry_run else ''}merged"]
     words[0] += f" ({merged.replaced} in place of failed ones)" if merged.replaced else ""
     words += [f"{merged.same} there already"]
+    words += [f"{len(merged.unchecked)} of them without a check"] if merged.unchecked else []
     words += [f"{len(merged.conflicts)} with other content left"] if merged.conflicts else []
-    words += [f"{len(merged.problems)} unreadable left"] if merged.problems else []
+    words += [f"{len(merged.problems)} refused"] if merged.problems else []
     words += [f"{len(merged.weights)} file{'s' * (len(merged.weights) != 1)} of weights"] if weights else []
     return ", ".join(words)

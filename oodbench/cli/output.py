@@ -1,12 +1,14 @@
 """Standard output and error as they are found: narrow in what they can encode, full, closed. Every command uses them.
 
-What an encoding lacks is shown in ASCII. Output that is lost ends the command with an error, never with a traceback nor
-with status 0; what cannot be said on standard error is not said.
+What an encoding lacks is shown in ASCII. What a terminal would obey is escaped, whoever put it there: names in files of
+others, paths, messages of libraries. Only `drawing` and `data` let it through. Output that is lost ends the command
+with an error, never with a traceback nor with status 0; what cannot be said on standard error is not said.
 """
 
 import errno
 import io
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -26,6 +28,12 @@ STAND_INS = {
     "θ": "theta", "λ": "lambda", "μ": "mu", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "ψ": "psi", "ω": "omega",
     "‘": "'", "’": "'", "“": '"', "”": '"',
 }  # fmt: skip
+
+# What a terminal obeys rather than shows, and what turns the direction of a line. Ends of lines and tabs stay.
+CONTROLS = r"\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069"
+# Bold, and its end, harm nobody; a text that begins with \r is a library's bar, drawn anew.
+OBEYED = re.compile(rf"[{CONTROLS}]|\x1b(?!\[(?:1|22)m)|(?<!^)\r")
+UNDRAWN = re.compile(f"[{CONTROLS}]")  # what nobody needs to draw a line that moves
 
 
 class OutputLost(CannotWrite):
@@ -97,8 +105,24 @@ def shows_bold() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
 
 
+def escaped(text: str, what: re.Pattern[str] = OBEYED) -> str:
+    """The same text as a terminal can show it."""
+    return what.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def drawing(stream: TextIO) -> TextIO:
+    """A standard stream for what oodbench itself moves and colors on a terminal."""
+    return cast(TextIO, _Passing(stream, UNDRAWN)) if isinstance(stream, _Stream) else stream
+
+
+def data(stream: TextIO) -> TextIO:
+    """A standard stream for what another program reads; on a terminal it is escaped as all else is."""
+    passing = isinstance(stream, _Stream) and not stream.isatty()
+    return cast(TextIO, _Passing(stream, None)) if passing else stream
+
+
 class _Stream:
-    """A text stream that shows in ASCII what its encoding lacks."""
+    """A text stream that escapes what a terminal would obey, and shows in ASCII what its encoding lacks."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -107,9 +131,12 @@ class _Stream:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
+        self.put(escaped(text))
+        return len(text)
+
+    def put(self, text: str) -> None:
         encoding = getattr(self._stream, "encoding", None)
         self._try(lambda: self._stream.write(text if encoding is None else encodable(text, encoding)))
-        return len(text)
 
     def flush(self) -> None:
         self._try(self._stream.flush)
@@ -153,6 +180,20 @@ class _Errors(_Stream):
             self._give_up()
         except ValueError:  # closed by somebody
             return
+
+
+class _Passing:
+    """The stream behind a `_Stream`, less escaped."""
+
+    def __init__(self, stream: TextIO, what: re.Pattern[str] | None) -> None:
+        self._stream, self._what = cast(_Stream, stream), what
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        self._stream.put(text if self._what is None else escaped(text, self._what))
+        return len(text)
 
 
 def encodable(text: str, encoding: str) -> str:

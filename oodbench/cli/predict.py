@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodbench.cli.defaults import help_of
+from oodbench.cli.output import data
 from oodbench.cli.parser import add_plugins, one_of
 from oodbench.errors import UserError, visible
 from oodbench.files import check_writable, write_atomically
@@ -97,13 +98,13 @@ def _table(classes: tuple[str, ...]) -> "Callable[[Prediction], None]":
 
 
 def _csv(classes: tuple[str, ...]) -> "Callable[[Prediction], None]":
-    line = io.StringIO()
-    writer = csv.writer(line, lineterminator="\n")
+    line, out = io.StringIO(), data(sys.stdout)
+    writer = csv.writer(line)  # whose own end of a line has Python quote \r
 
     def write(values: Iterable[Any]) -> None:
         line.seek(0), line.truncate()
         writer.writerow("" if value is None else value for value in values)
-        print(line.getvalue(), end="")
+        print(line.getvalue().removesuffix("\r\n"), file=out)
 
     write(COLUMNS)
     return lambda each: write(_text(value) for value in _values(each))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from oodbench.cli.times import duration
+from oodbench.cli.output import drawing, escaped
 from oodbench.data.availability import Listener
 from oodbench.report import tables
 from oodbench.results.metrics import METRICS
@@ -79,7 +80,7 @@ class DownloadBar:
             self._drawn = now
             line = "  " + self.line(have, whole, now - self._start)
             columns = shutil.get_terminal_size().columns
-            print(f"\r{line[: columns - 1]}\x1b[K", end="", flush=True, file=sys.stderr)
+            print(f"\r{line[: columns - 1]}\x1b[K", end="", flush=True, file=drawing(sys.stderr))
 
     def line(self, have: int, whole: int | None, seconds: float) -> str:
         rate = (have - self._had) / seconds if seconds > 0 else 0.0
@@ -94,7 +95,7 @@ class DownloadBar:
     def clear(self) -> None:
         if self._last >= 0:
             self._last = -1
-            print("\r\x1b[K", end="", flush=True, file=sys.stderr)
+            print("\r\x1b[K", end="", flush=True, file=drawing(sys.stderr))
 
 
 def _say(text: str) -> None:
@@ -164,7 +165,8 @@ class Terminal(Lines):
         from rich.live import Live
 
         super().begin(cells, workers)
-        self._live = Live(console=Console(stderr=True), transient=True, get_renderable=self._view, refresh_per_second=4)
+        console = Console(file=drawing(sys.stderr))
+        self._live = Live(console=console, transient=True, get_renderable=self._view, refresh_per_second=4)
         self._live.start()
 
     def busy(self, worker: str, text: str) -> None:
@@ -193,13 +195,13 @@ class Terminal(Lines):
         left = f", {duration(self._left)} left" if 0 < self._left < float("inf") else ""
         lines = [f"{self.done} of {self.cells} cells{left}"]
         lines += [f"  {name + ': ' if name else ''}{text or 'free'}" for name, text in sorted(self._doing.items())]
-        return Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
+        return Text(escaped("\n".join(lines)), no_wrap=True, overflow="ellipsis")
 
     def _line(self, text: str) -> None:
         if self._live is None:
             _say(text)
         else:
-            self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self._live.console.print(escaped(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def _progress(progress: "Progress | Advanced") -> str:

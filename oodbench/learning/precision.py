@@ -64,7 +64,8 @@ def _cpu_has_bfloat16() -> bool:
 def arithmetic(precision: str, deterministic: bool) -> Iterator[None]:
     """Set torch's switches while inside: TF32 or not; deterministic algorithms, or the fastest convolutions."""
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, _deterministic()
+    before = matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark
+    on, warn_only = _deterministic()
     matmul.allow_tf32 = cudnn.allow_tf32 = precision == "tf32"
     cudnn.benchmark = not deterministic
     if deterministic:
@@ -73,8 +74,9 @@ def arithmetic(precision: str, deterministic: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, (on, warn_only) = before
-        torch.use_deterministic_algorithms(on, warn_only=warn_only)
+        matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark = before
+        if deterministic:  # else torch would import here what an interrupt has left half imported
+            torch.use_deterministic_algorithms(on, warn_only=warn_only)
 
 
 @contextmanager

@@ -113,6 +113,11 @@ def roots_of(name: str, folder: Path, otherwise: str = "leave out --with") -> li
     return roots
 
 
+def link_among(path: Path) -> str | None:
+    """The name of a file of a result that is a link: in results of others it may lead to any file of the reader's."""
+    return next((each.name for each in map(path.with_suffix, SUFFIXES) if each.is_symlink()), None)
+
+
 def remove(result: Result, folder: Path) -> None:
     """Delete a cell's result, scores and log, and the folders that this leaves empty. The result goes first: one that
     exists is complete."""

@@ -273,6 +273,21 @@ def write(result: Result, path: Path, scores: dict[str, Scored], log: list[dict[
     write_text(path, as_json(result))
 
 
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """A record for every epoch of a training; FileNotFoundError without a file, `Unreadable` for what is no log."""
+    try:
+        records = [json.loads(line) for line in read_regular(path, RESULT_LIMIT).splitlines() if line.strip()]
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise Unreadable("not the log of a training") from None
+    if not all(isinstance(record, dict) for record in records):
+        raise Unreadable("not the log of a training")
+    return records
+
+
 def place(path: Path, files: Mapping[str, bytes]) -> None:
     """The files of a result that was written elsewhere, by their suffix; in the same order."""
     _keep_unreadable(path)

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from oodbench import digests
-from oodbench.errors import UserError, visible
+from oodbench.errors import UserError
 from oodbench.results.folder import SUBMISSION
 from oodbench.results.result import Unreadable
 from oodbench.user_files import read_regular
@@ -97,7 +97,7 @@ def read(folder: Path) -> Submission:
     except OSError as error:
         raise Unreadable(f"'{SUBMISSION}' cannot be read: {error.strerror}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Unreadable(f"'{SUBMISSION}' is damaged: {visible(str(error))[:100]}") from None
+        raise Unreadable(f"'{SUBMISSION}' is damaged: {str(error)[:100]}") from None
     if found.schema != SCHEMA:
         raise Unreadable(f"'{SUBMISSION}' has schema {found.schema}, and this oodbench reads schema {SCHEMA}")
     try:

@@ -4,7 +4,6 @@ Metrics follow from raw scores, images from suite and seed, and the key from eve
 computed again and compared. Nobody can tell from files whether raw scores are what the method gave.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -21,14 +20,13 @@ from oodbench.config.suite import FOLDER, Suite
 from oodbench.data import known
 from oodbench.errors import UserError, said, shortened, shown
 from oodbench.results.known_images import KnownImages, roles, set_names
-from oodbench.results.metrics import METRICS, Scored, evaluate
-from oodbench.results.rescore import NotRescored, scores_of
+from oodbench.results.metrics import Scored
+from oodbench.results.rescore import NotRescored, contradiction, scores_of
 from oodbench.results.result import ComponentRun, Result
 from oodbench.running import keys
 from oodbench.running.plan import cell_of
 from oodbench.seeds import derive
 
-SAME = 1e-9  # by which a metric may differ from what it is computed as: less than one image in any set
 LONGEST_DISPLAY = 60  # letters of a method's name in a table
 
 
@@ -102,24 +100,18 @@ def check_cell(result: Result, context: Context) -> CellFindings:
 
 
 def _metrics(sent: _Sent) -> None:
-    result = sent.result
+    result, today = sent.result, identity.version_of("metrics")
     try:
-        measured = evaluate(**sent.scores)
-    except (NotRescored, ValueError) as reason:
+        scores = sent.scores
+    except NotRescored as reason:
         raise Fails(f"{reason}" if result.error is None else f"the cell failed ({result.error})") from None
-    if result.metrics_version != identity.version_of("metrics"):
-        today = identity.version_of("metrics")
+    if result.metrics_version != today:
         raise Fails(
             f"they have version {result.metrics_version}, and the current version is {today}; run oodbench rescore"
         )
-    names = [name for name in METRICS if (name in measured) != (name in result.metrics)]
-    if names or not METRICS.keys() >= result.metrics.keys():
-        strange = [*names, *(name for name in result.metrics if name not in METRICS)]
-        raise Fails(f"{shown(strange[0])} is missing, or cannot be computed from the raw scores")
-    wrong = [name for name, value in measured.items() if not math.isclose(value, result.metrics[name], abs_tol=SAME)]
-    if wrong:
-        name, more = wrong[0], f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        raise Fails(f"{name} is {result.metrics[name]:.6g}, and its raw scores give {measured[name]:.6g}{more}")
+    words = contradiction(result, scores)
+    if words is not None:
+        raise Fails(words)
 
 
 def _network(sent: _Sent) -> None:

@@ -4,6 +4,7 @@ A cell is merged whole or not at all, its JSON last, so that a merge that was ki
 raw scores and metrics; host, commit, seconds and the time of writing may differ.
 """
 
+import re
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,12 +16,16 @@ import numpy as np
 
 from oodbench.errors import UserError
 from oodbench.files import sweep, write_atomically
-from oodbench.results.folder import SUFFIXES, read_folder
+from oodbench.results.folder import SUFFIXES, link_among, read_folder
 from oodbench.results.metrics import Scored
-from oodbench.results.rescore import NotRescored, rescored, scores_of
-from oodbench.results.result import RESULT_LIMIT, WEIGHTS, Result, Unreadable, file_of, place, read
+from oodbench.results.rescore import NoScores, NotRescored, contradiction, is_current, rescored, scores_of
+from oodbench.results.result import RESULT_LIMIT, WEIGHTS, Result, Unreadable, file_of, place, read, read_log
 from oodbench.running.request import REQUESTS
 from oodbench.user_files import open_regular, read_regular
+
+KEY = re.compile(r"[0-9a-f]{8,64}")
+LONGEST_NAME = 240  # bytes of a file's or folder's: file systems have 255, and what is damaged gets a longer name
+LINK = "is a link, which is not followed; put the file itself there"  # for it may lead to any file of the reader's
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,7 @@ class Merged:
     same: int = 0  # results that were there with the same content, or better: done where the other failed
     conflicts: list[Conflict] = field(default_factory=list)
     problems: dict[Path, str] = field(default_factory=dict)  # files that were left where they are, and why
+    unchecked: dict[Path, str] = field(default_factory=dict)  # of the new ones, why nobody can tell if metrics are true
     weights: list[Path] = field(default_factory=list)  # files of weights that were not there
 
     @property
@@ -62,8 +68,7 @@ def merge(others: Sequence[Path], into: Path, weights: bool = False, dry_run: bo
         merged.problems |= problems
         for result in results:
             _merge_result(result, into, there, merged, dry_run)
-        if not dry_run:
-            _copy_requests(other, into)
+        _copy_requests(other, into, merged, dry_run)
         if weights:
             _merge_weights(other, into, merged, dry_run)
     return merged
@@ -84,10 +89,12 @@ def _check_apart(others: Sequence[Path], into: Path) -> None:
 def _merge_result(theirs: Result, into: Path, there: dict[Path, Result], merged: Merged, dry_run: bool) -> None:
     assert theirs.path is not None
     try:
+        link = link_among(theirs.path)
+        if link is not None:
+            raise _Left(f"'{link}' {LINK}")
         home = _home(theirs, into)
         ours = there.get(home) or _read_if_there(home, theirs.key)
-        if theirs.status == "ok":
-            scores_of(theirs)
+        unchecked = _unchecked(theirs) if theirs.status == "ok" else None
         if ours is not None and (ours.status == "ok" or theirs.status != "ok"):
             words = _difference(ours, theirs) if theirs.status == "ok" else None
             if words is None:
@@ -102,17 +109,38 @@ def _merge_result(theirs: Result, into: Path, there: dict[Path, Result], merged:
         return
     there[home] = theirs
     merged.new.append(home)
+    if unchecked is not None:
+        merged.unchecked[theirs.path] = unchecked
     merged.replaced += ours is not None
 
 
+def _unchecked(theirs: Result) -> str | None:
+    """Why its metrics cannot be compared with its raw scores; a result that they contradict is left."""
+    try:
+        scores = scores_of(theirs)
+    except NoScores as reason:
+        return str(reason)
+    if not is_current(theirs):
+        return f"they have version {theirs.metrics_version}; oodbench rescore computes those of today"
+    words = contradiction(theirs, scores)
+    if words is not None:
+        raise _Left(words)
+    return None
+
+
 def _home(result: Result, into: Path) -> Path:
-    """Where it belongs, by what it says; a name that leads out of the folder is refused."""
+    """Where it belongs, by what it says; a name that leads out of the folder, or that is none, is refused."""
     names = (result.suite_label, result.setting)
-    if any(name in ("", ".", "..") or "/" in name or "\\" in name or "\0" in name for name in names):
+    if any(name in ("", ".", "..") or "/" in name or "\\" in name or not name.isprintable() for name in names):
         raise _Left("its suite or setting cannot name a folder")
     if result.method in ("", ".", ".."):
         raise _Left("its method cannot name a folder")
-    return file_of(into, *names, result.method, result.seed, result.key)
+    if not KEY.fullmatch(result.key):
+        raise _Left("its key is none")
+    home = file_of(into, *names, result.method, result.seed, result.key)
+    if any(len(name.encode()) > LONGEST_NAME for name in home.parts[-4:]):
+        raise _Left("its suite, setting or method is too long for the name of a folder")
+    return home
 
 
 def _read_if_there(path: Path, key: str) -> Result | None:
@@ -128,7 +156,36 @@ def _read_if_there(path: Path, key: str) -> Result | None:
 
 def _difference(ours: Result, theirs: Result) -> str | None:
     """How two results that are done differ in content; None if they do not."""
-    before, after = scores_of(theirs), _our_scores(ours)
+    before, after = _scores(theirs), _our_scores(ours)
+    if before is not None and after is not None:
+        words = _scores_difference(before, after)
+        if words is not None:
+            return words
+        if ours.metrics_version != theirs.metrics_version:  # then both are what the same scores give today
+            ours, theirs = rescored(ours), rescored(theirs)
+    for metric in sorted(ours.metrics.keys() | theirs.metrics.keys()):
+        values = [each.metrics.get(metric) for each in (ours, theirs)]
+        if values[0] != values[1]:
+            scores = "equal raw scores" if before is not None and after is not None else "no raw scores to compare"
+            return f"{scores}, but {metric} is {values[0]} and {values[1]}"
+    return None
+
+
+def _scores(result: Result) -> dict[str, Scored] | None:
+    try:
+        return scores_of(result)
+    except NoScores:
+        return None
+
+
+def _our_scores(ours: Result) -> dict[str, Scored] | None:
+    try:
+        return _scores(ours)
+    except NotRescored as reason:
+        raise _Left(f"it cannot be compared with '{ours.path}': {reason}") from None
+
+
+def _scores_difference(before: dict[str, Scored], after: dict[str, Scored]) -> str | None:
     if before.keys() != after.keys():
         return f"raw scores of {', '.join(before)} against {', '.join(after)}"
     for split in before:
@@ -136,20 +193,7 @@ def _difference(ours: Result, theirs: Result) -> str | None:
             words = _array_difference(f"{split} {name}", *(getattr(each[split], name) for each in (after, before)))
             if words is not None:
                 return words
-    if ours.metrics_version != theirs.metrics_version:  # then both are what the same scores give today
-        ours, theirs = rescored(ours), rescored(theirs)
-    for metric in sorted(ours.metrics.keys() | theirs.metrics.keys()):
-        values = [each.metrics.get(metric) for each in (ours, theirs)]
-        if values[0] != values[1]:
-            return f"equal raw scores, but {metric} is {values[0]} and {values[1]}"
     return None
-
-
-def _our_scores(ours: Result) -> dict[str, Scored]:
-    try:
-        return scores_of(ours)
-    except NotRescored as reason:
-        raise _Left(f"it cannot be compared with '{ours.path}': {reason}") from None
 
 
 def _array_difference(what: str, ours: np.ndarray | None, theirs: np.ndarray | None) -> str | None:
@@ -170,9 +214,13 @@ def _copy(source: Path, into: Path) -> None:
     sweep(into.parent.glob(".*"))  # what a merge left that was killed
     there = [suffix for suffix in SUFFIXES if source.with_suffix(suffix).exists()]
     try:
+        if ".jsonl" in there:
+            read_log(source.with_suffix(".jsonl"))
         files = {suffix: read_regular(source.with_suffix(suffix), RESULT_LIMIT) for suffix in there}
     except OSError as error:
         raise _Left(f"it cannot be read: {error.strerror}") from None
+    except Unreadable as reason:
+        raise _Left(f"its '.jsonl' is damaged: {reason}") from None
     for suffix in {*SUFFIXES} - {*there}:  # of the failure that it replaces
         with suppress(OSError):
             into.with_suffix(suffix).unlink()
@@ -194,15 +242,19 @@ def _copy_file(source: Path, target: Path) -> None:
         write_atomically(target, write)
 
 
-def _copy_requests(other: Path, into: Path) -> None:
+def _copy_requests(other: Path, into: Path, merged: Merged, dry_run: bool) -> None:
     """So that `status` knows what was asked for; their names say what they hold."""
-    for source in sorted((other / REQUESTS).glob("*.yaml")):
+    folder = other / REQUESTS
+    if folder.is_symlink():
+        merged.problems[folder] = f"it {LINK}"
+        return
+    for source in sorted(folder.glob("*.yaml")):
         target = into / REQUESTS / source.name
-        if not target.exists():
-            try:
+        if source.is_symlink():
+            merged.problems[source] = f"it {LINK}"
+        elif not target.exists() and not dry_run:
+            with suppress(_Left):  # of no consequence for any result
                 _copy_file(source, target)
-            except _Left:
-                continue  # of no consequence for any result
 
 
 def _merge_weights(other: Path, into: Path, merged: Merged, dry_run: bool) -> None:
@@ -214,6 +266,8 @@ def _merge_weights(other: Path, into: Path, merged: Merged, dry_run: bool) -> No
         from oodbench.running import trained
 
         try:
+            if source.is_symlink():
+                raise _Left(f"it {LINK}")
             if not trained.is_whole(source):
                 raise _Left("damaged, or not weights of the training that its name says")
             if not dry_run:

@@ -13,7 +13,7 @@ from oodbench.data.untrusted import plain_zip
 from oodbench.errors import UserError, unknown
 from oodbench.files import write_text
 from oodbench.results import submission as submissions
-from oodbench.results.folder import SUBMISSION, SUFFIXES, read_folder
+from oodbench.results.folder import SUBMISSION, SUFFIXES, link_among, read_folder
 from oodbench.results.result import Result
 from oodbench.results.submission import METHODS, Claim, Submission
 from oodbench.running import request
@@ -119,6 +119,9 @@ def _in_order(results: list[Result]) -> list[str]:
 def _stage(result: Result, folder: Path) -> None:
     """Copy a cell's files to the place that its run gave them, wherever they lie now."""
     assert result.path is not None
+    link = link_among(result.path)
+    if link is not None:
+        raise UserError(f"'{result.path.with_name(link)}' is a link, which is not followed; put the file itself there")
     target = folder.joinpath(*result.path.absolute().parts[-4:])
     for suffix in SUFFIXES:
         source = result.path.with_suffix(suffix)

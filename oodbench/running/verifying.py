@@ -5,7 +5,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -20,7 +20,7 @@ from oodbench.files import check_writable, write_text
 from oodbench.results import submission as submissions
 from oodbench.results.folder import COLLECTION, COMMUNITY, SUBMISSION, SUFFIXES, collection_of
 from oodbench.results.known_images import KnownImages
-from oodbench.results.result import Result, Unreadable, read
+from oodbench.results.result import Result, Unreadable, read, read_log
 from oodbench.results.submission import METHODS, Claim, Submission, Verified
 from oodbench.running.cell_checks import CHECKS, CellFindings, Context, check_cell
 
@@ -117,7 +117,13 @@ def _cell(folder: Path, name: str, context: Context) -> Cell:
         result = read(folder / name)
     except Unreadable as problem:
         return name, CellFindings(name, problems={FILES: str(problem)}), None
-    return name, check_cell(result, context), result
+    findings = check_cell(result, context)
+    try:
+        with suppress(FileNotFoundError):  # a method may record nothing
+            read_log((folder / name).with_suffix(".jsonl"))
+    except Unreadable as problem:
+        findings.problems[FILES] = f"its '.jsonl' is damaged: {problem}"
+    return name, findings, result
 
 
 def _components(result: Result) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 from command_line import assert_done, oodbench
 
 from oodbench.cli import COMMANDS
-from oodbench.cli import _parser as parser
+from oodbench.cli.command_line import parser_of as parser
 from oodbench.cli.parser import Help
 
 WIDTH = 100  # columns of a terminal on which every argument is one line

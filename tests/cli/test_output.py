@@ -9,12 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from command_line import Outcome, assert_done, assert_refused, oodbench, smoke
 from made_results import a_result
 
 from oodbench.cli import COMMANDS, main
-from oodbench.cli.output import encodable
+from oodbench.cli.output import encodable, escaped, guarded
+from oodbench.cli.progress import DownloadBar, Terminal
 from oodbench.results.folder import read_folder
 from oodbench.results.result import write
 
@@ -216,3 +218,65 @@ def test_a_plugin_that_closes_the_streams_takes_them_from_nobody(tmp_path):
     done = subprocess.run([sys.executable, "-m", "oodbench", *command], capture_output=True, text=True)
     assert done.returncode == 0 and "oodbench: " not in done.stderr
     assert "The same table: " in done.stderr and "Closing" in done.stdout
+
+
+CLEARS = "\x1b[2J"  # the screen, in a terminal that obeys
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (CLEARS,),
+        ("table", CLEARS),
+        ("list", CLEARS),
+        ("run", "--suite", CLEARS),
+        ("run", "--set", f"knn.{CLEARS}=3"),
+        ("run", "--request", "request.yaml"),
+        ("verify", CLEARS),
+        ("evaluate", "--arrays", "arrays.npz"),
+        ("predict", CLEARS, "images"),
+    ],
+    ids=lambda words: " ".join(words).replace(CLEARS, "it"),
+)
+def test_no_word_of_anybody_s_commands_the_terminal(tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    Path("request.yaml").write_text('"\\e[2Jkey": 1')
+    np.savez("arrays.npz", **{f"{CLEARS}_logits": np.zeros((2, 2))})
+    assert_refused(oodbench(*words), "\\x1b[2J")
+
+
+def test_nor_does_a_file_of_defaults(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("oodbench.toml").write_text('"\\u001b[2Jkey" = 1')
+    assert_refused(oodbench("list", "methods"), "\\x1b[2Jkey")
+
+
+def test_what_turns_or_overwrites_a_line_is_escaped_and_letters_of_all_languages_are_not():
+    letters = "naïve 猫 عربى שלום ‑ ½ \t\n"
+    assert escaped(letters) == letters
+    assert escaped("a\x07\x9b2J\u202eb\x7f\rc") == "a\\x07\\x9b2J\\u202eb\\x7f\\rc"
+    assert escaped("\r 10%|#") == "\r 10%|#"  # a bar that a library draws
+
+
+def test_a_line_that_moves_keeps_its_own_escapes_and_no_one_else_s(tmp_path, monkeypatch):
+    screen, view = io.StringIO(), Terminal()
+    screen.isatty = lambda: True
+    monkeypatch.setenv("TERM", "xterm-256color")
+    with contextlib.redirect_stderr(screen), guarded():
+        view.begin(cells=1, workers=1)
+        view.note(f"note {CLEARS}")
+        view.scoring(f"scoring {CLEARS}", 0.5)
+        print(f"printed \x9b2J{CLEARS}", file=sys.stderr)
+        view.end()
+    shown = screen.getvalue()
+    assert "note \\x1b[2J" in shown and "scoring \\x1b[2J" in shown and "\x1b[?25l" in shown and "\x1b[2K" in shown
+    assert CLEARS not in shown and "\x9b" not in shown
+
+
+def test_a_bar_of_a_download_moves(monkeypatch):
+    screen = io.StringIO()
+    with contextlib.redirect_stderr(screen), guarded():
+        bar = DownloadBar()
+        bar(1_000_000, 4_000_000)
+        bar.clear()
+    assert screen.getvalue().startswith("\r  [######") and screen.getvalue().endswith("\x1b[K\r\x1b[K")

@@ -1,5 +1,6 @@
 """`oodbench predict`: every image gets a line, whatever its name and whatever else is in the folder."""
 
+import contextlib
 import csv
 import io
 import json
@@ -14,6 +15,7 @@ from command_line import assert_refused, oodbench
 from detectors import CLASS_NAMES, PIXELS, known, part, toy_detector, toy_model, unseen
 from PIL import Image
 
+from oodbench.cli import main
 from oodbench.data.preprocessing import ALREADY
 from oodbench.learning import given_models
 from oodbench.running.given import predicting
@@ -120,18 +122,29 @@ def test_files_folders_and_a_list_may_be_mixed(place, monkeypatch):
 
 
 def test_names_of_any_letters_come_back(place, images):
-    odd = [b'comma,quote"and\nline.png', b"caf\xff.png", "é λ.png".encode(), b"\x1b[31mred.png"]
+    odd = [b'comma,quote"and\nline.png', b"caf\xff.png", "é λ.png".encode(), b"\x1b[31mred.png", b"re\rturn.png"]
     for name in odd:
         save(Path("odd") / os.fsdecode(name), images[0])
     found = [json.loads(line) for line in oodbench("predict", "det", "odd", "--format", "jsonl").out.splitlines()]
     assert {os.fsencode(each["image"]) for each in found} == {b"odd/" + name for name in odd}
-    rows = read_csv(oodbench("predict", "det", "odd", "--format", "csv"))
+    outcome = oodbench("predict", "det", "odd", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(outcome.out, newline="")))
     assert {row["image"] for row in rows} == {
-        'odd/comma,quote"and\nline.png', "odd/caf\\xff.png", "odd/é λ.png", "odd/\x1b[31mred.png",
+        'odd/comma,quote"and\nline.png', "odd/caf\\xff.png", "odd/é λ.png", "odd/\x1b[31mred.png", "odd/re\rturn.png",
     }  # fmt: skip
+    assert '"odd/re\rturn.png"' in outcome.out and "\r\n" not in outcome.out
     table = oodbench("predict", "det", "odd").out
-    assert len(table.splitlines()) == 5 and "\x1b" not in table
+    assert len(table.splitlines()) == 6 and "\x1b" not in table
     assert 'odd/comma,quote"and\\nline.png' in table and "\\x1b[31mred.png" in table
+
+
+def test_csv_on_a_terminal_is_escaped(place, images):
+    save(Path("odd") / "\x1b[31mred.png", images[0])
+    screen = io.StringIO()
+    screen.isatty = lambda: True
+    with contextlib.redirect_stdout(screen):
+        assert main(["predict", "det", "odd", "--format", "csv"]) == 0
+    assert "odd/\\x1b[31mred.png," in screen.getvalue()
 
 
 def test_bad_images_are_named_and_the_rest_goes_on(place, images):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from oodbench.cli import _parser
+from oodbench.cli.command_line import parser_of
 from oodbench.config.registry import Registry
 from oodbench.config.suite import load, suite_files
 from oodbench.errors import UserError
@@ -190,7 +190,7 @@ def test_methods_and_settings_are_names_that_the_command_line_knows():
 def test_the_command_that_makes_the_results_of_a_table_is_understood(table):
     words = shlex.split(PAPER.source.tables[table].run)
     assert words[0] == "oodbench"
-    given = _parser().parse_args(words[1:])
+    given = parser_of().parse_args(words[1:])
     for suite in given.suite:
         if suite in suite_files():
             load(suite).sweep(given.sweep)

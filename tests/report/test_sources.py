@@ -15,7 +15,7 @@ from reported_results import everything, run, save
 from spreads import even
 
 import oodbench as package
-from oodbench.cli import _parser
+from oodbench.cli.command_line import parser_of
 from oodbench.cli.reading import split_names
 from oodbench.config.registry import Registry
 from oodbench.config.suite import load, suite_files
@@ -26,7 +26,7 @@ from oodbench.report.numbers import Mark, Number
 from oodbench.report.render import render
 from oodbench.report.tables import build
 
-PARSER = _parser()
+PARSER = parser_of()
 PAGE = Path(__file__).parent.parent.parent / "docs" / "reported.md"
 SOURCES = {name: reported.reference(name) for name in reported.source_files()}
 GRAPH, DUL = SOURCES["graph-spectral"], SOURCES["dul"]

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import assert_done, assert_refused, oodbench, smoke
+from command_line import assert_done, assert_refused, complaints, oodbench, smoke
 from made_results import a_result, with_scores
 
 import oodbench as package
+from oodbench.config.identity import version_of
 from oodbench.results.folder import read_folder
 from oodbench.results.rescore import rescore
 from oodbench.results.result import as_json, read, write
@@ -21,6 +22,7 @@ THERE = {"host": "h2", "cpu": "EPYC"}
 
 def made(folder, method="msp", seed=0, scores=(0.1, 0.2, 0.3), machine=HERE, **fields):
     """A result that is done, where a run would write it."""
+    fields = {"metrics_version": version_of("metrics"), **fields}
     result = a_result(method=method, seed=seed, key=f"{seed:08d}aa", variant=f"{seed:08d}", machine=machine, **fields)
     done = with_scores(result, folder, [1, 1, 0], id_scores=scores)
     done.path.with_suffix(".jsonl").write_text('{"epoch": 0}\n')
@@ -97,11 +99,50 @@ def test_other_scores_under_one_key_stay_and_both_machines_are_named(folders):
 
 def test_other_metrics_of_equal_scores_are_other_content(folders):
     other, into = folders
-    made(into)
-    theirs = made(other)
-    theirs.path.write_text(as_json(replace(theirs, metrics={**theirs.metrics, "auroc": 0.5})))
+    ours = made(into)
+    ours.path.write_text(as_json(replace(ours, metrics={**ours.metrics, "auroc": 0.5})))
+    made(other)
     outcome = oodbench("merge", other, "--into", into)
-    assert outcome.status == 1 and "equal raw scores, but auroc is 1.0 and 0.5\n" in outcome.err
+    assert outcome.status == 1 and "equal raw scores, but auroc is 0.5 and 1.0\n" in outcome.err
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"auroc": 0.5}, {"auroc": 1.0 - 1e-8}, {"\x1b[2J": 0.5}, None],
+    ids=["other", "nearly", "strange", "none"],
+)
+def test_metrics_that_do_not_follow_from_the_raw_scores_are_left_and_the_others_merged(folders, change):
+    other, into = folders
+    theirs = made(other)
+    made(other, seed=1)
+    theirs.path.write_text(as_json(replace(theirs, metrics={**theirs.metrics, **change} if change else {})))
+    for more in (["--dry-run"], []):
+        outcome = oodbench("merge", other, "--into", into, *more)
+        assert outcome.status == 1 and "1 refused\n" in outcome.out and "\x1b" not in outcome.err
+        assert len(complaints(outcome)) == 1 and f"not merged '{theirs.path}': " in outcome.err
+    assert [result.seed for result in read_folder(into)[0]] == [1]
+
+
+def test_metrics_may_differ_by_how_machines_round(folders):
+    other, into = folders
+    theirs = made(other)
+    theirs.path.write_text(as_json(replace(theirs, metrics={**theirs.metrics, "auroc": 1.0 - 1e-10})))
+    assert_done(oodbench("merge", other, "--into", into))
+
+
+def test_metrics_that_nobody_can_compute_anew_are_merged_and_named(folders):
+    other, into = folders
+    bare, old = made(other), made(other, seed=1, metrics_version=0)
+    bare.path.with_suffix(".npz").unlink()
+    outcome = oodbench("merge", other, "--into", into)
+    assert outcome.status == 0 and outcome.out == f"{into}: 2 merged, 0 there already, 2 of them without a check\n"
+    first, second = complaints(outcome)
+    assert str(bare.path) in first and str(old.path) in second
+    assert files_below(into) == files_below(other)
+    assert assert_done(oodbench("merge", other, "--into", into)) == f"{into}: 0 merged, 2 there already\n"
+    bare.path.write_text(as_json(replace(bare, metrics={**bare.metrics, "auroc": 0.5})))
+    outcome = oodbench("merge", other, "--into", into)
+    assert outcome.status == 1 and "no raw scores to compare, but auroc is 1.0 and 0.5\n" in outcome.err
 
 
 def test_metrics_of_another_version_are_compared_as_they_would_be_rescored(folders):
@@ -129,17 +170,80 @@ def test_a_result_replaces_a_failure_and_a_failure_never_replaces_a_result(folde
 
 def test_damaged_files_are_named_and_left_and_the_others_merged(folders):
     other, into = folders
-    good, no_scores, bad_scores, bad_json = (made(other, seed=seed) for seed in range(4))
-    no_scores.path.with_suffix(".npz").unlink()
+    good, bad_scores, bad_json, bad_log = (made(other, seed=seed) for seed in range(4))
     bad_scores.path.with_suffix(".npz").write_bytes(b"PK" + bytes(50))
     bad_json.path.write_bytes(bad_json.path.read_bytes()[:100])
+    bad_log.path.with_suffix(".jsonl").write_text("root:x:0:0\n")
     before = files_below(other)
     outcome = oodbench("merge", other, "--into", into)
-    assert outcome.status == 1 and outcome.out == f"{into}: 1 merged, 0 there already, 3 unreadable left\n"
-    assert f"oodbench: not merged '{no_scores.path}': it has no raw scores\n" in outcome.err
+    assert outcome.status == 1 and outcome.out == f"{into}: 1 merged, 0 there already, 3 refused\n"
     assert f"oodbench: not merged '{bad_scores.path}': its raw scores cannot be read: damaged: " in outcome.err
     assert f"oodbench: not merged '{bad_json.path}': truncated, or not JSON\n" in outcome.err
+    assert f"oodbench: not merged '{bad_log.path}': its '.jsonl' is damaged: " in outcome.err
     assert [result.seed for result in read_folder(into)[0]] == [0] and files_below(other) == before
+
+
+@pytest.mark.parametrize("suffix", [".json", ".npz", ".jsonl"])
+def test_no_link_is_followed(folders, tmp_path, suffix):
+    other, into = folders
+    theirs = made(other)
+    made(other, seed=1)
+    linked = theirs.path.with_suffix(suffix)
+    linked.rename(tmp_path / "elsewhere")
+    linked.symlink_to(tmp_path / "elsewhere")
+    outcome = oodbench("merge", other, "--into", into)
+    assert outcome.status == 1 and outcome.out == f"{into}: 1 merged, 0 there already, 1 refused\n"
+    assert f"not merged '{theirs.path}': '{linked.name}' is a link, which is not followed" in outcome.err
+    assert [result.seed for result in read_folder(into)[0]] == [1]
+
+
+def test_no_linked_request_and_no_linked_folder_of_them_is_followed(folders, tmp_path):
+    other, into = folders
+    made(other)
+    (other / "requests").mkdir()
+    (tmp_path / "private.yaml").write_text("password: x")
+    (other / "requests" / "linked.yaml").symlink_to(tmp_path / "private.yaml")
+    (other / "requests" / "own.yaml").write_text("suite: digits-c")
+    outcome = oodbench("merge", other, "--into", into)
+    assert outcome.status == 1 and "linked.yaml': it is a link, which is not followed" in outcome.err
+    assert [path.name for path in (into / "requests").iterdir()] == ["own.yaml"]
+    shutil.move(other / "requests", tmp_path / "moved")
+    (other / "requests").symlink_to(tmp_path / "moved")
+    assert f"not merged '{other / 'requests'}': it is a link" in oodbench("merge", other, "--into", into).err
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"suite": "s" * 300},
+        {"setting": "é" * 200},
+        {"preset": "p" * 300},
+        {"method": "ü" * 200},
+        {"setting": "\x1b[2J"},
+        {"suite": "nul\0"},
+        {"key": "0000\x0000aa"},
+        {"key": "../../../../x"},
+        {"key": ""},
+        {"key": "zzzzzzzzzz"},
+    ],
+    ids=str,
+)
+def test_names_and_keys_that_are_none_are_left_and_the_others_merged(folders, fields):
+    other, into = folders
+    theirs = made(other)
+    made(other, seed=1)
+    theirs.path.write_text(as_json(replace(theirs, **fields)))
+    outcome = oodbench("merge", other, "--into", into)
+    assert outcome.status == 1 and outcome.out == f"{into}: 1 merged, 0 there already, 1 refused\n"
+    assert len(complaints(outcome)) == 1 and f"not merged '{theirs.path}': its " in outcome.err
+    assert {path.name.partition("-")[0] for path in into.rglob("*.*")} == {"seed1"}
+
+
+def test_folders_whose_names_are_too_long_are_refused_in_one_line(folders):
+    other, into = folders
+    made(other)
+    assert_refused(oodbench("merge", other, "--into", "x" * 300), "File name too long")
+    assert_refused(oodbench("merge", "x" * 300, "--into", into), "File name too long")
 
 
 def test_scores_of_other_images_do_not_pass_for_those_of_a_result(folders):
@@ -220,7 +324,7 @@ def test_weights_come_only_when_asked_for_and_only_whole_ones(folders):
     shutil.copy(whole, renamed := whole.with_name("0123456789abcdef.pt"))
     outcome = oodbench("merge", other, "--into", into, "--weights")
     assert outcome.status == 1
-    assert outcome.out == f"{into}: 0 merged, 2 there already, 2 unreadable left, 1 file of weights\n"
+    assert outcome.out == f"{into}: 0 merged, 2 there already, 2 refused, 1 file of weights\n"
     for path in (damaged, renamed):
         assert f"not merged '{path}': damaged, or not weights of the training that its name says\n" in outcome.err
     assert [path.name for path in (into / "weights").iterdir()] == [whole.name]

@@ -273,6 +273,44 @@ def test_words_of_others_do_not_reach_the_terminal_unescaped(tmp_path, files):
     assert "\x1b" not in outcome.out and "\\x1b[2J" in outcome.out
 
 
+@pytest.mark.parametrize("log", [b"root:x:0:0\n", b"[1]\n", b"\xff"])
+def test_a_log_that_is_none_does_not_hold(tmp_path, files, log):
+    name = named(files, ".json").replace(".json", ".jsonl")
+    assert line_of(verified(tmp_path, {**files, name: log})).startswith("FILES: its '.jsonl' is damaged: not the log")
+
+
+@pytest.mark.parametrize("suffix", [".json", ".npz", ".jsonl"])
+def test_no_link_is_packed(tmp_path, suffix):
+    results = results_in(tmp_path)
+    cell = sorted(results.rglob("mine/*.json"))[0].with_suffix(suffix)
+    (tmp_path / "private").write_bytes(cell.read_bytes() if cell.exists() else b'{"password": "x"}')
+    cell.unlink(missing_ok=True)
+    cell.symlink_to(tmp_path / "private")
+    outcome = oodbench("submit", results, "--methods", "mine", "--out", tmp_path / "a.zip")
+    assert_refused(outcome, f"{cell.name}' is a link, which is not followed; put the file itself there")
+    assert not (tmp_path / "a.zip").exists()
+
+
+def test_a_link_in_the_folder_of_a_submission_does_not_hold(tmp_path, files):
+    for name, content in files.items():
+        (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mine" / name).write_bytes(content)
+    assert oodbench("verify", tmp_path / "mine").status == 0
+    linked = tmp_path / "mine" / named(files, ".npz")
+    linked.rename(tmp_path / "elsewhere")
+    linked.symlink_to(tmp_path / "elsewhere")
+    outcome = oodbench("verify", tmp_path / "mine")
+    assert outcome.status == 1 and "npz' is not a file of a submission" in outcome.out
+
+
+def test_names_that_are_too_long_are_refused_in_one_line(tmp_path, files):
+    archive, long = packed_again(tmp_path / "a.zip", files), "x" * 300
+    assert_refused(oodbench("verify", archive, "--into", tmp_path / long), "File name too long")
+    assert_refused(oodbench("verify", "y" * 5000), "File name too long")
+    packing = ("submit", results_in(tmp_path), "--methods", "mine", "--name", "mine")
+    assert_refused(oodbench(*packing, "--out", tmp_path / f"{long}.zip"), "File name too long")
+
+
 def test_json_says_the_same_for_other_programs(tmp_path, files):
     other = changed(files, lambda values: values["metrics"].update(auroc=0.999))
     outcome = oodbench("verify", packed_again(tmp_path / "a.zip", other), "--json")

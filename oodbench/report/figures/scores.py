@@ -1,6 +1,5 @@
 """The raw scores and the training logs beside results."""
 
-import json
 from typing import Any
 
 from oodbench.config.suite import NONE
@@ -8,11 +7,9 @@ from oodbench.report.figures.studies import NotDrawn
 from oodbench.results import result as ledger
 from oodbench.results.metrics import Scored
 from oodbench.results.result import Result
-from oodbench.user_files import read_regular
 
 SPLITS = ("id", "covariate", "semantic")
 AGAIN = "run again with --force"
-LOG_LIMIT = 2**28  # bytes of a file
 
 
 def scores_of(result: Result) -> dict[str, Scored]:
@@ -38,11 +35,8 @@ def log_of(result: Result) -> list[dict[str, Any]]:
         raise NotDrawn("needs the logs of trainings, and these results were not read from files")
     file = result.path.with_suffix(".jsonl")
     try:
-        records = [json.loads(line) for line in read_regular(file, LOG_LIMIT).splitlines() if line.strip()]
+        return ledger.read_log(file)
     except FileNotFoundError:
         raise NotDrawn(f"the training log '{file}' is missing; {AGAIN}") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise NotDrawn(f"the training log '{file}' cannot be read ({type(error).__name__}); {AGAIN}") from None
-    if not all(isinstance(record, dict) for record in records):
-        raise NotDrawn(f"the training log '{file}' is not one of oodbench; {AGAIN}")
-    return records
+    except ledger.Unreadable as reason:
+        raise NotDrawn(f"the training log '{file}' cannot be read: {reason}; {AGAIN}") from None

@@ -9,11 +9,9 @@ from typing import Any
 from oodbench.report.page import scores
 from oodbench.results.measurement import Measurement
 from oodbench.results.metrics import METRICS
-from oodbench.results.result import Unreadable, as_json, read_scores
+from oodbench.results.result import Unreadable, as_json, read_log, read_scores
 from oodbench.running.repeat import Files, command
-from oodbench.user_files import read_regular
 
-LOG_LIMIT = 2**26  # bytes
 RECORDS = 200  # of a training, at most; of more, some are left out
 PANELS = {  # of training curves, by how the names of what was recorded end
     "loss": "Loss",
@@ -59,7 +57,12 @@ def _metrics(measurement: Measurement) -> list[list[str]]:
 
 def _curves(log: Path) -> dict[str, Any]:
     """What a training recorded, in panels; empty where there is no log, or it cannot be read."""
-    records = _records(log)
+    with suppress(FileNotFoundError, Unreadable):
+        return _panels(read_log(log))
+    return {}
+
+
+def _panels(records: list[dict[str, Any]]) -> dict[str, Any]:
     if len(records) < 2:
         return {}
     every = math.ceil(len(records) / RECORDS)
@@ -75,15 +78,6 @@ def _curves(log: Path) -> dict[str, Any]:
     return (
         {"epochs": epochs, "panels": [[title, panels[title]] for title in order if title in panels]} if panels else {}
     )
-
-
-def _records(log: Path) -> list[dict[str, Any]]:
-    try:
-        lines = read_regular(log, LOG_LIMIT).decode().splitlines()
-        records = [json.loads(line) for line in lines]
-    except (OSError, ValueError, RecursionError):
-        return []
-    return [each for each in records if isinstance(each, dict)]
 
 
 def _number(value: object) -> float | None:
