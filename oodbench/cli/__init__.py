@@ -40,6 +40,12 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "demo": Command(
+        "demo",
+        "run the demo: a table and a page, in about two minutes",
+        "It needs no download. After an interruption, the same command resumes; once done, it shows the results again.",
+        ("oodbench demo",),
+    ),
     "run": Command(
         "run",
         "train and evaluate methods on a suite, and print the table",
@@ -152,7 +158,7 @@ COMMANDS = {
 
 
 COMPLETION = "_ARGCOMPLETE"  # the variable by which a shell asks for names
-MEASURING = ("run", "evaluate", "fit", "predict")  # commands that say where their defaults came from
+MEASURING = ("demo", "run", "evaluate", "fit", "predict")  # commands that say where their defaults came from
 
 
 class _Version(argparse.Action):
