@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -56,9 +57,16 @@ def addresses(value):
     return set().union(*map(addresses, value)) if isinstance(value, list) else set()
 
 
-def test_the_citation_has_the_version_and_license_of_the_package_and_no_invented_address(project):
+def test_the_citation_the_changelog_and_the_builder_name_the_same_next_version(project):
+    next_version = project["tool"]["setuptools_scm"]["fallback_version"].removesuffix(".dev0")
+    assert re.fullmatch(r"\d+\.\d+\.\d+", next_version)
+    assert read_yaml("CITATION.cff")["version"] == next_version
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (\d+\.\d+\.\d+)", changes, re.M)[0] == next_version
+
+
+def test_the_citation_has_the_license_of_the_package_and_no_invented_address(project):
     citation = read_yaml("CITATION.cff")
-    assert citation["version"] == project["project"]["version"]
     assert citation["license"] == project["project"]["license"]
     assert citation["title"].startswith(f"{project['project']['name']}: ")
     assert not addresses(citation)
@@ -80,6 +88,35 @@ def test_every_job_has_a_time_limit_and_reads_only():
         assert "write" not in contents["permissions"].values() or path.stem == "docs", path.name
         for name, job in contents["jobs"].items():
             assert "timeout-minutes" in job or path.stem == "docs", f"{path.name}: {name}"
+
+
+def test_a_tag_publishes_what_was_built_and_tried_and_only_that_job_may():
+    release = workflow("release")
+    assert release[True] == {"push": {"tags": ["v*"]}}  # YAML reads the key `on` as true
+    build, publish = release["jobs"]["build"], release["jobs"]["publish"]
+    assert publish["needs"] == "build" and publish["environment"]["name"] == "pypi"
+    assert publish["permissions"] == {"id-token": "write"} and "permissions" not in build
+    assert [step["uses"].partition("@")[0] for step in publish["steps"]] == [
+        "actions/download-artifact",
+        "pypa/gh-action-pypi-publish",
+    ]
+    steps = " ; ".join(step["run"] for step in build["steps"] if "run" in step)
+    order = ("CITATION.cff", "CHANGELOG.md", "absolute_links.py", "-m build", "twine check --strict", 'oodbench" demo')
+    assert sorted(order, key=steps.index) == [*order]
+
+
+def test_every_link_of_the_readme_works_on_pypi_too(tmp_path):
+    copy = tmp_path / "README.md"
+    copy.write_text((ROOT / "README.md").read_text(encoding="utf-8"), encoding="utf-8")
+    script = ROOT / "docs" / "builder" / "absolute_links.py"
+    subprocess.run([sys.executable, script, copy, "https://github.com/some/name", "v1.2.3"], check=True)
+    targets = re.findall(r"\]\(([^)]+)\)", copy.read_text(encoding="utf-8"))
+    assert all(target.startswith(("https://", "#")) for target in targets)
+    inside = [target for target in targets if target.startswith("https://github.com/some/name/")]
+    for target in inside:
+        kind, version, path = target.removeprefix("https://github.com/some/name/").split("#")[0].split("/", 2)
+        assert (kind, version) == ("raw" if path.endswith(".png") else "blob", "v1.2.3") and (ROOT / path).exists()
+    assert any("/raw/" in target for target in inside) and any("/blob/" in target for target in inside)
 
 
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)

@@ -32,20 +32,8 @@ def _suffix(file: Path) -> str:
 
 def rewritten(text: str, source: Path, copy: Callable[[Path], None]) -> str:
     """A document's text with links of the site; `copy` is told of every file that the site must have for them."""
-    pieces = []
-    end = 0
-    for fence in _FENCE.finditer(text):
-        pieces += [_outside_code(text[end : fence.start()], source, copy), fence[0]]
-        end = fence.end()
-    return "".join([*pieces, _outside_code(text[end:], source, copy)])
 
-
-def _outside_code(text: str, source: Path, copy: Callable[[Path], None]) -> str:
-    def link(match: re.Match[str]) -> str:
-        mark, words, address = match.groups()
-        path, hash_, anchor = address.partition("#")
-        if not path or "://" in path or path.startswith("mailto:"):
-            return match[0]
+    def link(mark: str, words: str, path: str, anchor: str) -> str:
         target = Path(os.path.normpath(source.parent / path))
         if (target / "README.md").is_file():
             target /= "README.md"
@@ -54,6 +42,23 @@ def _outside_code(text: str, source: Path, copy: Callable[[Path], None]) -> str:
             return f"`{named}`" if named.endswith(words.strip("`")) else f"{words} (`{named}`)"
         copy(target)
         there = os.path.relpath(placed(target), placed(source).parent)
-        return f"{mark}[{words}]({Path(there).as_posix()}{hash_}{anchor})"
+        return f"{mark}[{words}]({Path(there).as_posix()}{anchor})"
 
-    return _LINK.sub(link, text)
+    return changed(text, link)
+
+
+def changed(text: str, link: Callable[[str, str, str, str], str]) -> str:
+    """A text with the links to files replaced by what `link` makes of them: `!` of an image, words, path, `#anchor`."""
+
+    def replaced(match: re.Match[str]) -> str:
+        mark, words, address = match.groups()
+        path, hash_, anchor = address.partition("#")
+        if not path or "://" in path or path.startswith("mailto:"):
+            return match[0]
+        return link(mark, words, path, hash_ + anchor)
+
+    pieces, end = [], 0
+    for fence in _FENCE.finditer(text):
+        pieces += [_LINK.sub(replaced, text[end : fence.start()]), fence[0]]
+        end = fence.end()
+    return "".join([*pieces, _LINK.sub(replaced, text[end:])])

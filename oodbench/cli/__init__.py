@@ -28,6 +28,12 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "demo": Command(
+        "demo",
+        "run the demo: a table and a page, in about two minutes",
+        "It needs no download. After an interruption, the same command resumes; once done, it shows the results again.",
+        ("oodbench demo",),
+    ),
     "run": Command(
         "run",
         "train and evaluate methods on a suite, and print the table",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oodbench.cli.defaults import Used
 
 COMPLETION = "_ARGCOMPLETE"  # the variable by which a shell asks for names
-MEASURING = ("run", "evaluate", "fit", "predict")  # commands that say where their defaults came from
+MEASURING = ("demo", "run", "evaluate", "fit", "predict")  # commands that say where their defaults came from
 
 
 class _Version(argparse.Action):

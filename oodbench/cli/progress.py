@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from oodbench.cli.times import duration
 from oodbench.cli.output import drawing, escaped
+from oodbench.cli.times import duration
 from oodbench.data.availability import Listener
 from oodbench.report import tables
 from oodbench.results.metrics import METRICS

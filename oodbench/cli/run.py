@@ -179,22 +179,23 @@ def main(given: argparse.Namespace) -> int:
         requests.save(asked, Path(given.save_request))
         print(f"run it with: oodbench run --request {shlex.quote(given.save_request)}")
         return 0
-    return max([_describe(each) if given.dry_run else _run(each, given) for each in asked])
+    return max([_describe(each) if given.dry_run else run_and_show(each, given.debug, given.log) for each in asked])
 
 
-def _run(asked: Request, given: argparse.Namespace) -> int:
+def run_and_show(asked: Request, debug: bool, log: str | None = None) -> int:
+    """Run what is missing and print the tables; the exit status."""
     check_open()
     reporter: Reporter = progress.reporter()
-    if given.log is not None:
-        reporter = Logged(reporter, Path(given.log))
+    if log is not None:
+        reporter = Logged(reporter, Path(log))
     try:
         with results_stay(asked.folder):
-            return _carried_out(asked, reporter, given.debug)
+            return _carried_out(asked, reporter, debug)
     except DataMissing as error:
-        if given.debug:
+        if debug:
             traceback.print_exc()
         other = _refuse(error)
-    return 2 if other is None else _run(other, given)
+    return 2 if other is None else run_and_show(other, debug, log)
 
 
 def _refuse(error: DataMissing) -> Request | None:

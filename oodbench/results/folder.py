@@ -22,11 +22,11 @@ SUBMISSION = "submission.json"  # describes results that others have sent, and i
 SUFFIXES = (".json", ".npz", ".jsonl")  # of the files of a cell
 LARGE = (WEIGHTS, OUTPUTS)  # folders that hold no results, and that many a user moves to another disk and links
 NAMED = 3  # so many of what was skipped a warning names; it counts the others
-REFERENCE, COMMUNITY = "reference", "community"
+REFERENCE, DEMO, COMMUNITY = "reference", "demo", "community"
 # The words it may hold, and what to do where there are no such results.
 COLLECTIONS = {
     REFERENCE: "they are in oodbench's repository, not in the installed package; clone the repository",
-    "demo": "make them with `make demo`",
+    DEMO: "make them with `oodbench demo`",
     COMMUNITY: "add them with `oodbench verify mine.zip --into results/community`",
 }
 

@@ -91,7 +91,7 @@ def test_without_the_repository_the_reference_is_said_to_be_in_it(home, tmp_path
     folder = tmp_path / "elsewhere" / "mine"
     message = f"there are no reference results below or beside '{folder}': they are in oodbench's repository, not in"
     assert_refused(oodbench("table", folder, "--with", "reference"), message, "or leave out --with reference")
-    assert_refused(oodbench("table", folder, "--with", "demo"), "there are no demo results", "make demo")
+    assert_refused(oodbench("table", folder, "--with", "demo"), "there are no demo results", "oodbench demo")
 
 
 def test_a_folder_without_results_of_one_s_own_shows_the_reference_and_says_so(home):
@@ -191,10 +191,10 @@ def test_a_run_never_counts_a_result_of_a_collection_as_done(tmp_path):
     assert "1 cell, 1 done already, 0 to run" in assert_done(smoke(tmp_path / "reference", *again))
 
 
-def test_the_repository_s_results_are_a_collection_and_the_demo_will_be_one():
+def test_the_repository_s_results_are_a_collection_and_what_makes_the_demo_s_knows_to_make_one():
     root = Path(__file__).parents[2]
     assert (root / "results" / "reference" / "COLLECTION").read_text() == "reference\n"
-    assert "\tmkdir -p $(DEMO) && echo demo > $(DEMO)/COLLECTION\n" in (root / "Makefile").read_text()
+    assert "\t$(BIN)/oodbench demo --results results\n" in (root / "Makefile").read_text()  # see cli/test_demo.py
 
 
 def closed(monkeypatch, folder, code=errno.EACCES):

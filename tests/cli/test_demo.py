@@ -1,0 +1,91 @@
+"""`oodbench demo`: one command from nothing to a table and a page. Here with the preset smoke, which takes a second."""
+
+import dataclasses
+
+import pytest
+from command_line import assert_done, assert_refused, oodbench
+from page_data import chunks_of
+
+from oodbench import read_results
+from oodbench.cli import demo
+from oodbench.results.folder import collection_of
+
+BROKEN = """from dataclasses import dataclass
+
+from oodbench import Trainer
+
+
+@dataclass
+class Broken(Trainer):
+    \"\"\"It cannot learn anything.\"\"\"
+
+    def train(self, model, data, loop):
+        raise ArithmeticError("no numbers today")
+"""
+FAILING = ("msp", "broken")
+
+
+@pytest.fixture(autouse=True)
+def small(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    quick = dataclasses.replace(demo.REQUEST, preset="smoke", methods=("msp", "bn-adapt"), seeds=(0,))
+    monkeypatch.setattr(demo, "REQUEST", quick)
+
+
+def test_it_prints_the_table_and_then_the_path_of_the_page(tmp_path):
+    outcome = oodbench("demo")
+    assert_done(outcome)
+    *table, last = outcome.out.splitlines()
+    page = tmp_path / last.rpartition(" ")[2]
+    assert page == tmp_path / "results" / "demo" / "report" / "index.html"
+    assert chunks_of(page)["index"]["title"] == "oodbench demo"
+    assert any("OOD Acc." in line for line in table) and any("BN-adapt" in line for line in table)
+
+
+def test_what_it_leaves_is_a_collection_that_a_run_does_not_count_as_its_own(tmp_path):
+    assert_done(oodbench("demo"))
+    assert collection_of(tmp_path / "results" / "demo") == "demo"
+    assert {*tmp_path.iterdir()} == {tmp_path / "results"}
+    assert_refused(oodbench("table", "results"), "results")
+    assert_done(oodbench("table", "results", "--with", "demo"))
+
+
+def test_a_second_call_shows_the_same_and_computes_nothing(tmp_path):
+    first, second = oodbench("demo"), oodbench("demo")
+    assert first.out == second.out
+    assert "nothing to do" in assert_done(second)
+
+
+def test_force_runs_everything_again(tmp_path):
+    assert_done(oodbench("demo"))
+    made = {result.path: result.path.stat().st_mtime_ns for result in read_results("results/demo")}
+    assert_done(oodbench("demo", "--force"))
+    again = {result.path: result.path.stat().st_mtime_ns for result in read_results("results/demo")}
+    assert made.keys() == again.keys() and all(again[path] > made[path] for path in made)
+
+
+def test_results_go_below_the_folder_of_the_option_or_of_the_environment(tmp_path, monkeypatch):
+    assert_done(oodbench("demo", "--results", "elsewhere"))
+    monkeypatch.setenv("OODBENCH_RESULTS", str(tmp_path / "mine"))
+    assert "OODBENCH_RESULTS" in assert_done(oodbench("demo"))
+    assert all((tmp_path / name / "demo" / "report" / "index.html").exists() for name in ("elsewhere", "mine"))
+
+
+def test_a_failed_cell_is_said_and_the_page_shows_the_others(tmp_path, monkeypatch):
+    (tmp_path / "broken.py").write_text(BROKEN)
+    monkeypatch.setattr(demo, "REQUEST", dataclasses.replace(demo.REQUEST, plugins=("broken.py",), methods=FAILING))
+    outcome = oodbench("demo")
+    assert outcome.status == 1 and "no numbers today" in outcome.err
+    assert (tmp_path / outcome.out.splitlines()[-1].rpartition(" ")[2]).is_file()
+
+
+def test_where_nothing_can_be_written_one_line_says_so(tmp_path):
+    (tmp_path / "results").write_text("a file, which also stops the superuser")
+    assert_refused(oodbench("demo"), "cannot write 'results/demo/COLLECTION'")
+
+
+def test_wrong_arguments_and_defaults_are_refused_in_one_line(monkeypatch):
+    assert_refused(oodbench("demo", "--seeds", "0"), "unrecognized arguments: --seeds 0")
+    assert_refused(oodbench("demo", "--device", "abacus"), "abacus", "--device")
+    monkeypatch.setenv("OODBENCH_DEVICE", "abacus")
+    assert_refused(oodbench("demo"), "abacus", "OODBENCH_DEVICE")
