@@ -15,7 +15,9 @@ def add_network(parser: argparse.ArgumentParser) -> None:
         "among the weights of torchvision. The name of an installed network works too.",
     )
     network.add_argument(
-        "--model", metavar="NETWORK", help="timm:NAME, torchvision:NAME, oodbench:NAME or FILE.py:FUNCTION"
+        "--model",
+        metavar="NETWORK",
+        help="FILE.py:FUNCTION, or timm:, torchvision:, openood: or oodbench: and a NAME",
     )
     network.add_argument("--weights", metavar="FILE", help="safetensors, or a state dictionary or Lightning checkpoint")
     network.add_argument("--name", metavar="NAME", help="what results call the network (default: the model's name)")
@@ -27,7 +29,9 @@ def add_network(parser: argparse.ArgumentParser) -> None:
 
 
 def add_images(parser: argparse.ArgumentParser) -> None:
-    images = parser.add_argument_group("the images", "A SET is folder:PATH or a data set of `oodbench list datasets`.")
+    images = parser.add_argument_group(
+        "the images", "A SET is folder:PATH, of a folder or an image list, or a data set of `oodbench list datasets`."
+    )
     images.add_argument("--suite", metavar="SUITE", help="a suite of `oodbench list suites`, or a YAML file")
     images.add_argument("--preset", metavar="PRESET", help="a preset of the suite")
     images.add_argument(

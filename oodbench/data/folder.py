@@ -53,7 +53,7 @@ class Folder(PictureSet):
         stamp = self._stamp()
         try:
             index = self._read_index()
-            if index.stamp == stamp and store.entry(self.key) is not None and not self.gone(index):
+            if index.stamp == stamp and index.pixels and store.entry(self.key) is not None and not self.gone(index):
                 return index
         except (*NO_INDEX, UserError):
             pass

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -167,8 +167,13 @@ def checked_name(name: str) -> str:
     return name
 
 
-def suite_of(name: str, id: str, semantic: Sequence[str], covariate: Sequence[str]) -> Suite:
-    """What a suite file would say of sets of these names, for results; none of a kind is [NONE]."""
+def suite_of(
+    name: str, id: str, semantic: Sequence[str], covariate: Sequence[str], groups: Mapping[str, list[str]] | None = None
+) -> Suite:
+    """What a suite file would say of sets of these names, for results; none of a kind is [NONE].
+
+    A table averages the semantic sets of a group.
+    """
     contents = Contents(
         title=f"{name} on the sets given",
         id=Source(id),
@@ -177,6 +182,7 @@ def suite_of(name: str, id: str, semantic: Sequence[str], covariate: Sequence[st
         defaults=Defaults(covariate[0], pi_c=0.0, pi_s=0.0),
         settings=[Column(unknown, shift) for unknown, shift in itertools.product(semantic, covariate)],
         semantic={each: Source(each) for each in semantic if each != NONE},
+        groups=dict(groups or {}),
         covariate={each: Source(each) for each in covariate if each != NONE},
     )
     return Suite(name, Path(name), None, contents)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from oodbench.config.contents import FOLDER
+from oodbench.data.listing import ENDINGS
 from oodbench.errors import UserError
 
 ALL = "all"  # in place of scorers: all that fit
@@ -111,7 +113,10 @@ def _by_name(sets: Any) -> dict[str, Any]:
 
 def _names_a_set(each: Any) -> bool:
     """Whether a text names a whole set, and not one image file of a list of these."""
-    return isinstance(each, str | os.PathLike) and (os.path.isdir(each) or not Path(each).suffix)
+    if not isinstance(each, str | os.PathLike):
+        return False
+    text = os.fspath(each)
+    return text.startswith(FOLDER) or os.path.isdir(text) or not text.lower().endswith(ENDINGS)
 
 
 UNNAMED = "\0"  # before the number of a set that its caller has not named
