@@ -14,6 +14,7 @@ from oodbench.cli.reading import add_results, read_ledger
 from oodbench.errors import UserError, unknown
 from oodbench.report import comparison
 from oodbench.report.numbers import SHOWN
+from oodbench.report.openood import OPENOOD, with_leaderboard
 from oodbench.report.reported import layout, source_names
 from oodbench.report.verdicts import STATUSES, Verdict, cells_judged, judged
 from oodbench.results.ledger import Ledger
@@ -29,20 +30,22 @@ FIELDS = (  # of a cell, as --json prints them
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_results(parser)
     parser.add_argument(
-        "--against", required=True, metavar="SOURCE", help="a paper's numbers, or another results folder"
+        "--against", required=True, metavar="SOURCE", help="a paper's numbers, openood, or another results folder"
     )
     parser.add_argument("--complete", action="store_true", help="fail also where a cell is missing")
     parser.add_argument(
         "--same-machine", action="store_true", help="both folders come from one machine and version: demand equal bits"
     )
     add_json(parser)
-    add_names_of(parser, "papers", source_names())
+    add_names_of(parser, "papers", [*source_names(), OPENOOD])
 
 
 def main(given: argparse.Namespace) -> int:
     """0 if nothing differs, 1 if something does."""
     folder, rest = Path(given.folder), list[str]()
-    if given.against in source_names():
+    if given.against == OPENOOD:
+        verdicts = with_leaderboard(read_ledger(folder, given.beside))
+    elif given.against in source_names():
         if given.same_machine:
             raise UserError(f"--same-machine is for two results folders; leave it out with --against {given.against}")
         verdicts = comparison.with_source(read_ledger(folder, given.beside), given.against)
@@ -57,10 +60,11 @@ def main(given: argparse.Namespace) -> int:
         verdicts = judged(_lined_up(ours, theirs, given.same_machine))
         rest = _rest(ours, verdicts)
     counts = Counter(verdict.status for verdict in verdicts)
+    statuses = dict.fromkeys([*STATUSES, *counts])
     if given.json:
         print_json(
             {
-                "counts": {status: counts[status] for status in STATUSES},
+                "counts": {status: counts[status] for status in statuses},
                 "cells": [{name: getattr(verdict, name) for name in FIELDS} for verdict in verdicts],
                 "not_compared": rest,
                 "level": LEVEL,
@@ -70,13 +74,14 @@ def main(given: argparse.Namespace) -> int:
         if rest:
             print(f"not compared in some setting, for lack of a counterpart: {', '.join(rest)}\n")
         _print(verdicts)
-        print(", ".join(f"{counts[status]} {status}" for status in STATUSES))
+        print(", ".join(f"{counts[status]} {status}" for status in statuses))
     return 1 if counts["differs"] or (given.complete and counts["missing"]) else 0
 
 
 def _unknown_source(name: str) -> UserError:
     """Near misses and the list: the names of sources are few."""
-    error, known = unknown("source or results folder", name, source_names()), ", ".join(sorted(source_names()))
+    names = sorted([*source_names(), OPENOOD])
+    error, known = unknown("source or results folder", name, names), ", ".join(names)
     return error if known in str(error) else UserError(f"{error} known: {known}")
 
 
@@ -124,6 +129,8 @@ def _print(verdicts: list[Verdict]) -> None:
         listed = [verdict for verdict in verdicts if verdict.status == status]
         if listed:
             print(f"{heading}:\n" + "\n".join(f"  {verdict}" for verdict in listed) + "\n")
+    if any(verdict.status == "tuned there" for verdict in verdicts):
+        print("tuned there: OpenOOD chose hyperparameters on OOD validation images, so nothing is judged")
     if any(verdict.status == "cannot tell" for verdict in verdicts):
         print("? marks cells where these seeds cannot tell; in brackets is how many seeds could, – if none could")
     count = cells_judged(verdicts)

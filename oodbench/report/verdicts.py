@@ -16,8 +16,8 @@ from oodbench.report.numbers import SHOWN
 from oodbench.report.spread import Variance
 from oodbench.results.significance import LEVEL, holm, t_test
 
-Status = Literal["agrees", "differs", "cannot tell", "suspect", "missing"]
-STATUSES: tuple[Status, ...] = ("agrees", "differs", "cannot tell", "suspect", "missing")
+Status = Literal["agrees", "differs", "cannot tell", "suspect", "missing", "tuned there"]
+STATUSES: tuple[Status, ...] = ("agrees", "differs", "cannot tell", "suspect", "missing")  # that any check may have
 
 
 @dataclass(frozen=True)
