@@ -22,6 +22,11 @@ def add_network(parser: argparse.ArgumentParser) -> None:
     network.add_argument("--weights", metavar="FILE", help="safetensors, or a state dictionary or Lightning checkpoint")
     network.add_argument("--name", metavar="NAME", help="what results call the network (default: the model's name)")
     network.add_argument("--head", metavar="MODULE", help="the last linear layer, if it is not found automatically")
+    network.add_argument(
+        "--features",
+        metavar="MODULE",
+        help="the layer whose output is the features, if no linear layer is the head",
+    )
     network.add_argument("--classes", metavar="FILE", help="the class names of the outputs in order, one a line")
     network.add_argument("--mean", metavar="MEAN", help="subtracted from pixels in [0, 1]: M, or M,M,M by channel")
     network.add_argument("--std", metavar="STD", help="divides the pixels after that: S, or S,S,S by channel")

@@ -41,9 +41,9 @@ def network_card(
     """Of a Classifier, which an adapter may have made, and images that it takes."""
     channels, height, width = images.whole.shape[1:]
     mean, std = (tuple(each.flatten().tolist()) for each in (model.mean, model.std))
-    head, form = (getattr(model, name, None) for name in ("head_name", "form"))
+    head, form, layer = (getattr(model, name, None) for name in ("head_name", "form", "layer_name"))
     return NetworkCard(
-        text, spec, (channels, height, width), mean, std, head, form, None if rows is None else tuple(rows)
+        text, spec, (channels, height, width), mean, std, head, form, None if rows is None else tuple(rows), layer
     )
 
 

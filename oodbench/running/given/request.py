@@ -23,6 +23,7 @@ class GivenRequest:
     arrays: str | None = None  # in place of a network and images: a file of outputs
     name: str | None = None
     head: str | None = None
+    features: str | None = None  # the layer whose output is the features, of a network without a linear head
     classes: str | None = None  # a file of names, one for each output of the network
     mean: str | None = None
     std: str | None = None
