@@ -145,7 +145,7 @@ def adapted(
 def _misfit(model: Adapted, out: Outputs, scorer: Scorer) -> str | None:
     """`out` are the outputs of a few images."""
     if not model.has_features and scorer.reads != "logits" and "images" not in scorer.needs:
-        say = "" if scorer.reads != "distances" else "; --features LAYER says which layer's output to read"
+        say = "" if scorer.reads != "distances" else " (--features LAYER names a layer to read instead)"
         return f"reads {scorer.reads or 'features'}, and no linear layer gives this network's logits{say}"
     if not model.has_head and _asks_for_the_head(scorer, out):
         return "reads the head, and no linear layer gives this network's logits"

@@ -96,8 +96,9 @@ def _classes_and_channels(id: Any) -> tuple[int | None, int]:
         return None, 3
     data = lookup.dataset(_text(id))
     if isinstance(data, Folder) and len(data.class_names) == 1:
-        why = "has no class folders" if os.path.isdir(data.path) else "has images of one class alone"
-        raise UserError(f"'{os.fspath(id)}' {why}; give a folder for each class that the network knows")
+        is_folder = os.path.isdir(data.path)
+        why = "has no class folders; give one" if is_folder else "has images of one class alone; give some"
+        raise UserError(f"'{os.fspath(id)}' {why} for each class that the network knows")
     return len(data.class_names) or int(data.labels().max()) + 1, len(data.mean)
 
 
