@@ -67,8 +67,8 @@ def write_lists(data: Path, name: str, classes: int) -> Path:
             lines.append(f"{file} {label}\n")
         (lists / f"{kind}_{own}.txt").write_text("".join(lines))
 
-    for kind, each in (("train", 3), ("test", 1)):
+    for kind, each in (("train", 2), ("test", 1)):
         write(kind, name, [label for label in range(classes) for _ in range(each)])
     for own in SETS[name]:
-        write("test", own, [-1] * 6, side=40)
+        write("test", own, [-1, -1], side=40)
     return lists
