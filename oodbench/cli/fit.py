@@ -30,17 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"share of held-out ID images below the threshold (default: {KEEP})",
     )
     detector.add_argument(
-        "--aim",
-        choices=("detection", "both"),
-        help="what best is the best at: telling semantic images from ID images (detection), or from ID and covariate "
-        "images (default: both if there are covariate images)",
+        "--aim", metavar="AIM", help="detection, or both: covariate images count as ID (default: both if there are any)"
     )
     detector.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the detector")
     given_options.add_network(parser)
     given_options.add_images(parser)
     given_options.add_how(parser)
     detector.add_argument(
-        "--results", metavar="DIR", help=f"where scores of `oodbench evaluate` are looked for {help_of('results')}"
+        "--results", metavar="DIR", help=f"results of `evaluate` to take scores from {help_of('results')}"
     )
 
 
