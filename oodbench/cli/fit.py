@@ -29,9 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help=f"share of held-out ID images below the threshold (default: {KEEP})",
     )
-    detector.add_argument(
-        "--aim", metavar="AIM", help="detection, or both: covariate images count as ID (default: both if there are any)"
-    )
+    detector.add_argument("--aim", metavar="AIM", help="detection, or both (the default if there are covariate images)")
     detector.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the detector")
     given_options.add_network(parser)
     given_options.add_images(parser)
