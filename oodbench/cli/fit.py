@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     given_options.add_images(parser)
     given_options.add_how(parser)
     detector.add_argument(
-        "--results", metavar="DIR", help=f"results of `evaluate` to take scores from {help_of('results')}"
+        "--results", metavar="DIR", help=f"evaluated scores to reuse {help_of('results')}"
     )
 
 
