@@ -87,6 +87,7 @@ def evaluate(
     name: str | None = None,
     weights: str | Path | None = None,
     head: str | None = None,
+    features: str | None = None,
     classes: str | Path | None = None,
     mean: Any = None,
     std: Any = None,
@@ -121,12 +122,14 @@ def fit(
     id: Any = None,
     scorer: str = "best",
     keep: float = 0.95,
+    aim: Literal["detection", "both"] | None = None,
     covariate: Any = None,
     semantic: Any = None,
     suite: str | Path | None = None,
     name: str | None = None,
     weights: str | Path | None = None,
     head: str | None = None,
+    features: str | None = None,
     classes: str | Path | None = None,
     mean: Any = None,
     std: Any = None,
@@ -135,6 +138,7 @@ def fit(
     settings: str | Sequence[str] = (),
     set: str | Mapping[str, Any] | Iterable[str] = (),
     plugins: str | Path | Sequence[str | Path] = (),
+    results: str | Path = "results",
     device: str = "auto",
     cpu_threads: int | None = None,
     half_bank: bool = False,
@@ -142,12 +146,14 @@ def fit(
     available: bool = False,
 ) -> "Detector":
     """What `oodbench fit` does, silently: a detector with a threshold that keeps a share of ID images it was not
-    fitted on. Names as in `evaluate`; `scorer="best"` chooses on the semantic sets.
+    fitted on. Names as in `evaluate`; `scorer="best"` chooses on the semantic sets. With `aim="both"`, which is the
+    default where there are covariate images, these count as ID. Scores of the same sets that `evaluate` has stored in
+    `results` are taken from there.
     """
     from oodbench.running.given.fit import fit as fitted
 
-    asked = {key: value for key, value in locals().items() if key not in ("scorer", "keep", "fitted")}
-    return fitted(given_request(**asked), scorer, keep, Silent()).detector
+    asked = {key: value for key, value in locals().items() if key not in ("scorer", "keep", "aim", "fitted")}
+    return fitted(given_request(**asked), scorer, keep, Silent(), aim).detector
 
 
 def merge(

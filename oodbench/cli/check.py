@@ -19,6 +19,7 @@ from oodbench.errors import UserError, shortened, unknown
 from oodbench.files import write_text
 from oodbench.report import comparison
 from oodbench.report.gate import Gate, badge, github, junit
+from oodbench.report.openood import OPENOOD, with_leaderboard
 from oodbench.report.reported import layout, reference, source_names
 from oodbench.report.verdicts import STATUSES, Verdict, cells_judged, in_words, judged, title_of
 from oodbench.results.folder import COLLECTIONS, REFERENCE, read_folder, roots_of
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--against",
         required=True,
         metavar="SOURCE",
-        help="a paper's numbers, a collection such as reference, or another results folder",
+        help="a paper's numbers, openood, a collection such as reference, or another results folder",
     )
     parser.add_argument("--no-worse", action="store_true", help="let only differences for the worse count")
     parser.add_argument("--complete", action="store_true", help="fail also where a cell is missing")
@@ -56,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"for programs: {', '.join(FORMATS)} (default: a table)",
     )
     parser.add_argument("--out", metavar="FILE", help="write what --format says to a file, and print the table")
-    add_names_of(parser, "papers", source_names())
+    add_names_of(parser, "papers", [*source_names(), OPENOOD])
     add_names_of(parser, "collections", COLLECTIONS)
 
 
@@ -66,9 +67,11 @@ def main(given: argparse.Namespace) -> int:
     folder, rest = Path(given.folder), list[str]()
     if given.same_machine and given.no_worse:
         raise UserError("--same-machine demands equal bits, and --no-worse does not; leave one of them out")
-    if given.against in source_names():
-        if given.same_machine:
-            raise UserError(f"--same-machine is for two results folders; leave it out with --against {given.against}")
+    if given.same_machine and given.against in (OPENOOD, *source_names()):
+        raise UserError(f"--same-machine is for two results folders; leave it out with --against {given.against}")
+    if given.against == OPENOOD:
+        verdicts = with_leaderboard(read_ledger(folder, given.beside), given.no_worse)
+    elif given.against in source_names():
         verdicts = _with_source(read_ledger(folder, given.beside), given.against, folder, given.no_worse)
     else:
         others = _others(given.against, folder)
@@ -105,7 +108,7 @@ def _json(gate: Gate) -> str:
         {
             "against": gate.against,
             "exit_status": gate.status,
-            "counts": {status: gate.counts[status] for status in STATUSES},
+            "counts": {status: gate.counts[status] for status in dict.fromkeys([*STATUSES, *gate.counts])},
             "cells": [{name: getattr(verdict, name) for name in FIELDS} for verdict in gate.verdicts],
             "not_compared": gate.not_compared,
             "level": LEVEL,
@@ -152,7 +155,7 @@ def _others(against: str, folder: Path) -> list[Path]:
 
 def _unknown_source(name: str) -> UserError:
     """Near misses and the list: the names of sources are few."""
-    names = [*source_names(), *COLLECTIONS]
+    names = [*source_names(), OPENOOD, *COLLECTIONS]
     error, known = unknown("source or results folder", name, names), ", ".join(sorted(names))
     return error if known in str(error) else UserError(f"{error} known: {known}")
 
@@ -206,6 +209,8 @@ def _print(gate: Gate, same_machine: bool) -> None:
     ):
         if listed:
             print(f"{heading}:\n" + "\n".join(f"  {verdict}" for verdict in listed) + "\n")
+    if gate.counts["tuned there"]:
+        print("tuned there: OpenOOD chose hyperparameters on OOD validation images, so nothing is judged")
     if gate.counts["cannot tell"]:
         print("? marks cells where these seeds cannot tell; in brackets is how many seeds could, – if none could")
     count = cells_judged(gate.verdicts)

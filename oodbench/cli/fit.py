@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from oodbench.cli import given_options, progress
+from oodbench.cli.defaults import help_of
 from oodbench.errors import UserError
 from oodbench.files import check_writable
 
@@ -28,10 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help=f"share of held-out ID images below the threshold (default: {KEEP})",
     )
+    detector.add_argument("--aim", metavar="AIM", help="detection, or both (the default if there are covariate images)")
     detector.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the detector")
     given_options.add_network(parser)
     given_options.add_images(parser)
     given_options.add_how(parser)
+    detector.add_argument("--results", metavar="DIR", help=f"evaluated scores to reuse {help_of('results')}")
 
 
 def main(given: argparse.Namespace) -> int:
@@ -47,7 +50,7 @@ def main(given: argparse.Namespace) -> int:
     check_place(given.out)
     check_writable(given.out.absolute().parent)
     reporter = progress.reporter()
-    fitted = fit(asked, given.scorer, given.keep, reporter)
+    fitted = fit(asked, given.scorer, given.keep, reporter, given.aim)
     fitted.detector.save(given.out)
     rule = None if fitted.best is None else fitted.best.rule
     reporter.note(summary(fitted.detector, [fitted.division], rule, given.out))

@@ -18,11 +18,18 @@ def add_network(parser: argparse.ArgumentParser) -> None:
         "among the weights of torchvision. The name of an installed network works too.",
     )
     network.add_argument(
-        "--model", metavar="NETWORK", help="timm:NAME, torchvision:NAME, oodbench:NAME or FILE.py:FUNCTION"
+        "--model",
+        metavar="NETWORK",
+        help="FILE.py:FUNCTION, or timm:, torchvision:, openood: or oodbench: and a NAME",
     )
     network.add_argument("--weights", metavar="FILE", help="safetensors, or a state dictionary or Lightning checkpoint")
     network.add_argument("--name", metavar="NAME", help="what results call the network (default: the model's name)")
     network.add_argument("--head", metavar="MODULE", help="the last linear layer, if it is not found automatically")
+    network.add_argument(
+        "--features",
+        metavar="MODULE",
+        help="the layer whose output is the features, if no linear layer is the head",
+    )
     network.add_argument("--classes", metavar="FILE", help="the class names of the outputs in order, one a line")
     network.add_argument("--mean", metavar="MEAN", help="subtracted from pixels in [0, 1]: M, or M,M,M by channel")
     network.add_argument("--std", metavar="STD", help="divides the pixels after that: S, or S,S,S by channel")
@@ -30,7 +37,9 @@ def add_network(parser: argparse.ArgumentParser) -> None:
 
 
 def add_images(parser: argparse.ArgumentParser) -> None:
-    images = parser.add_argument_group("the images", "A SET is folder:PATH or a data set of `oodbench list datasets`.")
+    images = parser.add_argument_group(
+        "the images", "A SET is folder:PATH, of a folder or an image list, or a data set of `oodbench list datasets`."
+    )
     images.add_argument("--suite", metavar="SUITE", help="a suite of `oodbench list suites`, or a YAML file")
     images.add_argument("--preset", metavar="PRESET", help="a preset of the suite")
     images.add_argument(

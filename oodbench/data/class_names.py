@@ -33,7 +33,7 @@ def match(
     if not id_classes or not outputs:
         if not id_classes or len(id_classes) == count:
             return Matching(None)
-        raise _too_many(id_classes, count, "and nobody says what its outputs are called")
+        raise _too_many(id_classes, count, "and its outputs have no names")
     by_name = _by_name(outputs)
     found = [by_name(name) for name in id_classes]
     if all(len(each) == 1 for each in found):

@@ -15,6 +15,7 @@ import PIL
 from PIL import Image
 
 from oodbench.config import identity
+from oodbench.data import row_digests
 from oodbench.errors import UserError
 from oodbench.seeds import derive
 from oodbench.user_files import open_regular, read_regular
@@ -124,6 +125,7 @@ class Examined:
     digest: bytes
     length: int
     kind: str  # format and size, such as "JPEG 32x32"
+    pixels: bytes  # a digest of what it shows, whatever its format; of a JPEG at an eighth of its size
 
 
 def examine(path: Path) -> Examined:
@@ -133,8 +135,9 @@ def examine(path: Path) -> Examined:
         picture = Image.open(io.BytesIO(content), formats=FORMATS)
         kind = f"{picture.format} {picture.width}x{picture.height}"
         picture.draft("RGB", (1, 1))
-        _rgb(picture)
-        return Examined(hashlib.sha256(content).digest(), len(content), kind)
+        shown = picture if picture.mode == "L" else _rgb(picture)
+        pixels = np.asarray(shown)[None] if shown.mode == "L" else np.asarray(shown).transpose(2, 0, 1)
+        return Examined(hashlib.sha256(content).digest(), len(content), kind, row_digests.of_row(pixels))
 
 
 class _described:

@@ -44,7 +44,7 @@ def divided(id_set: GivenSet, train_set: GivenSet | None = None, seed: int = 0) 
         rows, test_rows = _by_lot(id_set, test_rows, TRAINING, seed, "training")
     _check_classes(source, rows)
     if len(test_rows) == 0:
-        raise UserError(f"'{id_set.name}' leaves no image to test with; give test images")
+        raise UserError(f"'{id_set.label}' leaves no image to test with; give test images")
     held_out_share = min(VALIDATION, MOST_VALIDATION / len(rows))
     validation, train = _by_lot(source, rows, held_out_share, seed, "validation")
     counts = f"{len(train):,} to fit on, {len(validation):,} held out for validation, {len(test_rows):,} to test"
@@ -56,9 +56,9 @@ def divided(id_set: GivenSet, train_set: GivenSet | None = None, seed: int = 0) 
 
 def _check_labels(given: GivenSet) -> None:
     if len(given) == 0:
-        raise UserError(f"'{given.name}' has no images; give at least two of each class")
+        raise UserError(f"'{given.label}' has no images; give at least two of each class")
     if given.labels is None:
-        raise UserError(f"'{given.name}' has no labels; give a folder per class, or (images, labels)")
+        raise UserError(f"'{given.label}' has no labels; give a folder per class, or (images, labels)")
 
 
 def _check_pairs(given: GivenSet) -> None:
@@ -69,7 +69,7 @@ def _check_pairs(given: GivenSet) -> None:
         label = labels[counts.argmin()]
         name = f"'{given.classes[label]}'" if given.classes else f"{label}"
         raise UserError(
-            f"the class {name} of '{given.name}' has one image, which cannot be both for fitting and for testing; "
+            f"the class {name} of '{given.label}' has one image, which cannot be both for fitting and for testing; "
             "give at least two of each class, or training images of their own"
         )
 
@@ -79,7 +79,7 @@ def _check_classes(given: GivenSet, rows: np.ndarray) -> None:
     present = np.unique(given.labels[rows])
     if len(present) < 2:
         only = f" ('{given.classes[present[0]]}')" if given.classes and len(present) else ""
-        raise UserError(f"'{given.name}' has training images of one class alone{only}; give a folder per class")
+        raise UserError(f"'{given.label}' has training images of one class alone{only}; give a folder per class")
 
 
 def _trained_on(id_set: GivenSet, train_set: GivenSet) -> GivenSet:
@@ -88,18 +88,18 @@ def _trained_on(id_set: GivenSet, train_set: GivenSet) -> GivenSet:
     assert train_set.labels is not None
     if id_set.fingerprint == train_set.fingerprint and id_set.in_test is None:
         raise UserError(
-            f"the training images '{train_set.name}' are the ID images '{id_set.name}'; "
+            f"the training images '{train_set.label}' are the ID images '{id_set.label}'; "
             "give others, or leave them out: the ID images are then divided"
         )
     if id_set.classes and train_set.classes:
-        matched = as_classes(id_set, train_set.classes, f"which '{train_set.name}' has no images of")
+        matched = as_classes(id_set, train_set.classes, f"which '{train_set.label}' has no images of")
     else:
         matched = id_set
     assert matched.labels is not None
     strange = np.setdiff1d(matched.labels, train_set.labels)
     if len(strange):
         raise UserError(
-            f"'{id_set.name}' has the label {strange[0]}, which '{train_set.name}' has no images of; "
+            f"'{id_set.label}' has the label {strange[0]}, which '{train_set.label}' has no images of; "
             "give training images of all classes"
         )
     return matched
@@ -108,18 +108,18 @@ def _trained_on(id_set: GivenSet, train_set: GivenSet) -> GivenSet:
 def as_classes(given: GivenSet, names: tuple[str, ...], lack: str = "which is none of the ID classes") -> GivenSet:
     """A set with labels in the order of these classes, matched by name where both have names."""
     if given.labels is None:
-        raise UserError(f"'{given.name}' has no labels, and is said to show the ID classes; give (images, labels)")
+        raise UserError(f"'{given.label}' has no labels, and is said to show the ID classes; give (images, labels)")
     if not names or not given.classes or given.classes == names:
         if names and given.labels.max(initial=0) >= len(names):
             raise UserError(
-                f"'{given.name}' has the label {given.labels.max()}, and there are {len(names)} ID classes; "
+                f"'{given.label}' has the label {given.labels.max()}, and there are {len(names)} ID classes; "
                 "number them from 0"
             )
         return given
     strange = [name for name in given.classes if name not in names]
     if strange:
         shown = ", ".join(names[:10]) + (f" and {len(names) - 10:,} more" if len(names) > 10 else "")
-        raise UserError(f"'{given.name}' has the class '{strange[0]}', {lack}; name its folders {shown}")
+        raise UserError(f"'{given.label}' has the class '{strange[0]}', {lack}; name its folders {shown}")
     order = np.array([names.index(name) for name in given.classes], dtype=np.int64)
     return replace(given, labels=order[given.labels], classes=names)
 

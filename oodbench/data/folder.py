@@ -54,7 +54,7 @@ class Folder(PictureSet):
         stamp = self._stamp()
         try:
             index = read_index(self.home)
-            if index.stamp == stamp and store.entry(self.key) is not None and not self.gone(index):
+            if index.stamp == stamp and index.pixels and store.entry(self.key) is not None and not self.gone(index):
                 return index
         except (*NO_INDEX, UserError):
             pass

@@ -9,6 +9,7 @@ from typing import Any
 
 from oodbench.config.cards import catalogue
 from oodbench.config.contents import FOLDER
+from oodbench.data import row_digests
 from oodbench.data.given_set import GivenSet, check_channels, name_of
 from oodbench.data.in_memory import from_memory
 from oodbench.data.lookup import dataset
@@ -33,8 +34,10 @@ def read_set(text: str, preprocessing: Preprocessing, channels: int | None = Non
     data = dataset(text)
     if isinstance(data, PictureSet):
         images: Any = prepared(data.root, data.index.names, preprocessing, name_of(text))
+        pixels = [bytes.fromhex(each) for each in data.index.pixels]
     else:
-        images = resized(data.arrays(None)[0], preprocessing)
+        array = data.arrays(None)[0]
+        images, pixels = resized(array, preprocessing), row_digests.of_rows(array)
     in_test = data.in_test()
     return GivenSet(
         name=name_of(text),
@@ -44,6 +47,8 @@ def read_set(text: str, preprocessing: Preprocessing, channels: int | None = Non
         in_test=in_test if in_test.any() and not in_test.all() else None,
         fingerprint=data.fingerprint,
         source=data.source,
+        pixels=pixels,
+        typed=text,
     )
 
 

@@ -13,6 +13,7 @@ from oodbench.config.contents import FOLDER
 from oodbench.data.image_part import ImagePart
 from oodbench.errors import UserError
 
+LIST = ".txt"  # how the name of an image list ends
 LONGEST = 60  # letters of a name, which folders bear
 
 
@@ -27,9 +28,16 @@ class GivenSet:
     in_test: np.ndarray | None  # bool per row, where the set has a train and a test part
     fingerprint: str  # of the content, wherever it lies
     source: str  # "a folder of images", "an array", "a DataLoader", or the data set's source
+    pixels: Sequence[bytes] = ()  # a digest of what each image shows, as it was given; () where that is not known
+    typed: str = ""  # what the user wrote for it on the command line
 
     def __len__(self) -> int:
         return len(self.images)
+
+    @property
+    def label(self) -> str:
+        """What messages call it: what the user wrote, or its name."""
+        return self.typed or self.name
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -59,6 +67,7 @@ class GivenSet:
 def name_of(text: str) -> str:
     """A name for a set or a network, from the last part of a path or from anything else that a user wrote."""
     last = Path(text.removeprefix(FOLDER)).name or Path(text.removeprefix(FOLDER)).absolute().name
+    last = last.removesuffix(LIST)
     plain = unicodedata.normalize("NFKD", last).encode("ascii", "ignore").decode()
     return re.sub(r"[^A-Za-z0-9.+_-]+", "-", plain).strip("-.")[:LONGEST] or "set"
 
@@ -87,7 +96,7 @@ def check_channels(given: GivenSet, channels: int) -> None:
             (3, 1): "make them gray, as PIL's convert('L') does",
         }.get((own, channels), "give images as it takes them")
         what = kinds.get(own, f"images of {own} channels")
-        raise UserError(f"'{given.name}' has {what}, and the network takes {channels}; {hint}")
+        raise UserError(f"'{given.label}' has {what}, and the network takes {channels}; {hint}")
 
 
 def check_alike(sets: Sequence[GivenSet]) -> None:
@@ -97,12 +106,12 @@ def check_alike(sets: Sequence[GivenSet]) -> None:
         if each.is_preprocessed != first.is_preprocessed:
             floats, pixels = (first, each) if first.is_preprocessed else (each, first)
             raise UserError(
-                f"'{floats.name}' holds fractions, which count as already preprocessed, and '{pixels.name}' pixels "
+                f"'{floats.label}' holds fractions, which count as already preprocessed, and '{pixels.label}' pixels "
                 "(uint8); give all images in one of the two ways"
             )
         if each.image_shape != first.image_shape:
             shapes = ["x".join(map(str, some.image_shape)) for some in (first, each)]
             raise UserError(
-                f"the images of '{first.name}' are {shapes[0]} (channels, height, width) and those of '{each.name}' "
+                f"the images of '{first.label}' are {shapes[0]} (channels, height, width) and those of '{each.label}' "
                 f"{shapes[1]}; give all as the network takes them, or say with --size how large that is"
             )

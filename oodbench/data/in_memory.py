@@ -93,9 +93,10 @@ def _from_array(images: np.ndarray, labels: Any, name: str, preprocessing: Prepr
     if images.dtype != np.uint8:
         for row, image in enumerate(images):
             check_finite(image, row, name)
-    mark = row_digests.of_set(row_digests.of_rows(images), images.shape[1:], images.dtype, values)
-    pixels = fitted(images, preprocessing) if images.dtype == np.uint8 else images
-    return GivenSet(name, pixels, values, (), None, mark, "an array")
+    marks = row_digests.of_rows(images)
+    mark = row_digests.of_set(marks, images.shape[1:], images.dtype, values)
+    whole = fitted(images, preprocessing) if images.dtype == np.uint8 else images
+    return GivenSet(name, whole, values, (), None, mark, "an array", marks)
 
 
 def check_finite(image: np.ndarray, row: int, name: str) -> None:
@@ -134,9 +135,10 @@ def _from_items(items: Any, labels: Any, name: str, preprocessing: Preprocessing
 def _from_files(paths: Sequence[Path], labels: Any, name: str, preprocessing: Preprocessing) -> GivenSet:
     values = None if labels is None else _listed(labels, len(paths), name)
     files = [str(path.expanduser().absolute()) for path in paths]
-    marks = [each.digest for each in in_threads(lambda file: examine(Path(file)), files)]
-    mark = row_digests.of_set(marks, (), np.uint8, values)
-    return GivenSet(name, prepared(Path(), files, preprocessing, name), values, (), None, mark, "image files")
+    examined = list(in_threads(lambda file: examine(Path(file)), files))
+    mark = row_digests.of_set([each.digest for each in examined], (), np.uint8, values)
+    images, pixels = prepared(Path(), files, preprocessing, name), [each.pixels for each in examined]
+    return GivenSet(name, images, values, (), None, mark, "image files", pixels)
 
 
 def _from_reading(items: Any, labels: Any, name: str, preprocessing: Preprocessing) -> GivenSet:
@@ -167,7 +169,7 @@ def _from_reading(items: Any, labels: Any, name: str, preprocessing: Preprocessi
     make = _again(lambda row: read(row)[0], marks, name)
     images = OnDemand(make, first.shape, np.arange(len(items)), first.dtype)
     source = "a list" if isinstance(items, list | tuple) else f"a {type(items).__name__}"
-    return GivenSet(name, images, values, names_of_classes(items, values), None, mark, source)
+    return GivenSet(name, images, values, names_of_classes(items, values), None, mark, source, marks)
 
 
 def names_of_classes(data: Any, labels: np.ndarray | None) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from oodbench.user_files import read_regular
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's
 TEST_FOLDERS = ("test", "val")  # the first that is there
+PICTURES = ("images_classic", "images_largescale")  # where OpenOOD has the pictures of its lists
 MOST_CLASSES = 100_000  # in an image list; more is no label
 LIST_LIMIT = 2**28  # bytes of one; that of ImageNet has 60 million
 
@@ -157,7 +158,7 @@ def read_list(path: Path) -> Listing:
             f"'{path}' is neither an archive (tar, zip) that can be read nor an image list ({reason}); "
             "give one of these or a folder"
         ) from None
-    names, labels = [], []
+    names, labels, numbers = [], [], []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -175,20 +176,23 @@ def read_list(path: Path) -> Listing:
             raise UserError(f"{path}:{number}: the label {value} is out of range; use 0 and up, or -1 for all")
         names.append(name.strip())
         labels.append(value)
+        numbers.append(number)
     if not names:
         raise UserError(f"'{path}' is an empty image list; write lines such as: folder/image.jpg 3")
     if min(labels) < 0 < max(labels) + 1:
         raise UserError(f"'{path}' has both classes and the label -1; use -1 for all images or for none")
-    root = next((folder for folder in path.absolute().parents if os.path.isfile(folder / names[0])), None)
+    places = [place for folder in path.absolute().parents for place in (folder, *map(folder.joinpath, PICTURES))]
+    root = next((place for place in places if os.path.isfile(place / names[0])), None)
     if root is None:
         raise UserError(
-            f"'{path}' names '{shortened(names[0])}', which is neither beside it nor in the folders above; "
-            "put the list there"
+            f"{path}:{numbers[0]} names '{shortened(names[0])}', which is neither beside it nor in the folders above "
+            f"nor in their {' and '.join(PICTURES)}; put the list there"
         )
-    for name in names:
+    for number, name in zip(numbers, names, strict=True):
         if not os.path.isfile(root / name):
             raise UserError(
-                f"'{path}' names '{shortened(name)}', which is not in '{root}'; put it there or take it off the list"
+                f"{path}:{number} names '{shortened(name)}', which is not in '{root}'; put it there or take it off the "
+                "list"
             )
     classes = tuple(map(str, range(max(labels) + 1))) or (path.stem,)
     return Listing(root, tuple(names), tuple(max(label, 0) for label in labels), (False,) * len(names), classes)

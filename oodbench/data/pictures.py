@@ -5,7 +5,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -116,9 +116,12 @@ class Index:
     of_kind: int  # images of that kind
     fingerprint: str  # of names, labels, parts and the content of the files
     stamp: str  # of the files as they were looked at, for a folder that may change
+    pixels: list[str] = field(default_factory=list)  # a digest of what each image shows; an older index has none
 
     def __post_init__(self) -> None:
         if len({len(self.names), len(self.labels), len(self.in_test), len(self.lengths)}) != 1 or not self.names:
+            raise ValueError("its lists differ in length")
+        if self.pixels and len(self.pixels) != len(self.names):
             raise ValueError("its lists differ in length")
 
 
@@ -302,6 +305,7 @@ class PictureSet(Fetched):
             of_kind=of_kind,
             fingerprint=_fingerprint(listing, examined),
             stamp=stamp,
+            pixels=[each.pixels.hex() for each in examined],
         )
         if official_only and self.deviation_of(index):
             raise unofficial(path, self.name, self.deviation_of(index))

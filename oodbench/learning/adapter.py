@@ -5,7 +5,7 @@ The user's module is copied, and stays as it was.
 
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import torch
 import torch.nn.functional as F
@@ -13,15 +13,16 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from oodbench import digests
-from oodbench.errors import UserError, said
+from oodbench.errors import UserError, said, unknown
 from oodbench.learning import precision
 from oodbench.learning.first_pass import as_logits, doubt_about, outputs_of, refuse_chance, refuse_nan
-from oodbench.learning.head_search import Head, candidates, head_input, refuse_head, tried_heads
+from oodbench.learning.head_search import Head, averaged, candidates, head_input, hookable, refuse_head, tried_heads
 from oodbench.learning.map_search import Place, alike, find_maps, has_timms_maps, maps_at
 from oodbench.learning.networks import Classifier, no_maps
 from oodbench.learning.state_digest import bits, state_digest
 
 LOGITS_ALONE = "logits alone"
+LOGITS_BESIDE = "logits beside features"
 NOTHING = ((0.0,), (1.0,))  # the mean and std that leave images as they are
 
 
@@ -34,6 +35,7 @@ class Adapted(Classifier):
     head_name: str | None  # of the layer that is the head; None: the features are the logits, and the head changes none
     form: str  # how logits come from features: "W f + b", "s cos(W, f)", ...
     has_features: bool
+    has_head: bool  # whether logits are linear in the features
     has_maps: bool
     doubt: str | None  # what the user should know about it, in one sentence
 
@@ -46,13 +48,18 @@ class Adapted(Classifier):
         std: Sequence[float],
         channels_last: bool = False,
         doubt: str | None = None,
+        layer: "FeatureLayer | None" = None,
     ) -> None:
         dim = len(outputs) if head is None else head.weight.shape[1]
-        super().__init__(body, dim, len(outputs), mean, std)
-        self.head = _linear(head, outputs)
+        super().__init__(body, dim if layer is None else layer.dim, len(outputs), mean, std)
+        self.head = _linear(head, outputs) if layer is None else _NoHead(layer.dim, len(outputs))
         self.to(_device(body))
         self.head_name, self.form = (None, LOGITS_ALONE) if head is None else (head.name, head.form)
-        self.has_features, self.has_maps, self.doubt = head is not None, False, doubt
+        if layer is not None:
+            self.form = LOGITS_BESIDE
+        self.layer_name = None if layer is None else layer.name
+        self.has_features, self.has_head = head is not None or layer is not None, layer is None
+        self.has_maps, self.doubt = False, doubt
         self._outputs, self._channels_last = list(outputs), channels_last
         self._unit = head is not None and head.unit
         self._maps: Place | Literal["timm"] | None = None
@@ -62,9 +69,17 @@ class Adapted(Classifier):
 
     def features(self, x: Tensor) -> Tensor:
         x = self._normalized(x)
+        if self.layer_name is not None:
+            found, outputs = _listened(self.body, self.layer_name, x)
+            setattr(found, BESIDE, as_logits(outputs).float()[:, self._outputs])
+            return found
         if self.head_name is None:
             return as_logits(self.body(x)).float()[:, self._outputs]
         return self._effective(self._given_to_the_head(x))
+
+    @property
+    def device(self) -> torch.device:
+        return self.mean.device
 
     def maps(self, x: Tensor) -> Tensor:
         x, body = self._normalized(x), self.body
@@ -138,6 +153,41 @@ class _Own(Adapted):
             self.has_maps = False
 
 
+class FeatureLayer(NamedTuple):
+    """A layer whose output a user wants for features."""
+
+    name: str
+    dim: int
+
+
+class NoHead(UserError):
+    """A scorer asked for the head of a network that has none."""
+
+
+BESIDE = "beside"  # the attribute of features under which the logits of the same pass come along
+
+
+class _NoHead(nn.Linear):
+    """In place of a head where features do not give the logits: it passes on those that came along with them."""
+
+    def __init__(self, dim: int, num_classes: int) -> None:
+        nn.Module.__init__(self)
+        self.in_features, self.out_features = dim, num_classes
+
+    weight = bias = property(lambda self: _refuse_without_head())
+
+    def forward(self, input: Tensor) -> Tensor:
+        found: object = getattr(input, BESIDE, None)
+        return found if isinstance(found, Tensor) else _refuse_without_head()
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}"
+
+
+def _refuse_without_head() -> NoReturn:
+    raise NoHead("no linear layer gives this network's logits; choose a scorer that reads logits or distances")
+
+
 class _Asked(NamedTuple):
     """What the user says of a network."""
 
@@ -145,6 +195,7 @@ class _Asked(NamedTuple):
     std: tuple[float, ...]
     head: str | None
     rows: Sequence[int] | None
+    features: str | None
 
 
 @torch.no_grad()
@@ -155,14 +206,18 @@ def adapt(
     std: Sequence[float] = (1.0,),
     head: str | None = None,
     rows: Sequence[int] | None = None,
+    features: str | None = None,
 ) -> Adapted:
     """A network of the user's as a `Classifier`, proven to be the same on a batch of images as `forward` takes them.
 
-    `head` names its last layer, which is found otherwise; `rows` are the outputs that count, in their order.
+    `head` names its last layer, which is found otherwise; `rows` are the outputs that count, in their order. `features`
+    names the layer whose output is taken for features where no linear layer gives the outputs.
     A network of oodbench's own normalizes images with its own mean and std unless others are given.
     """
     _check(batch, mean, std)
-    asked = _Asked(tuple(mean), tuple(std), head, rows)
+    if head is not None and features is not None:
+        raise UserError("--features is for a network without a linear head, which --head names; leave one of them out")
+    asked = _Asked(tuple(mean), tuple(std), head, rows, features)
     with torch.random.fork_rng(devices=[]):  # layers are made with random weights before they get theirs
         body = _copied(module)
         batch = batch.to(_device(body))
@@ -226,7 +281,7 @@ def _copied(module: nn.Module) -> nn.Module:
 
 def _own(body: nn.Module, batch: Tensor, asked: _Asked) -> Adapted | None:
     """Of a `Classifier` whose logits are those of its head, which a method may have changed."""
-    if not isinstance(body, Classifier) or asked.head not in (None, "head"):
+    if not isinstance(body, Classifier) or asked.head not in (None, "head") or asked.features is not None:
         return None
     body.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch leaves this form untyped
     outputs = outputs_of(body, batch)
@@ -246,6 +301,9 @@ def _found(body: nn.Module, batch: Tensor, asked: _Asked) -> Adapted:
     wanted = _wanted(outputs, asked.rows)
     channels_last = _takes_channels_last(body, x, outputs)
     x = x.contiguous(memory_format=torch.channels_last) if channels_last else x
+    if asked.features is not None:
+        layer = FeatureLayer(asked.features, _listened(body, asked.features, x)[0].shape[1])
+        return Adapted(body, None, wanted, asked.mean, asked.std, channels_last, layer=layer)
     tried = tried_heads(body, x, outputs)
     held = [each.head for each in tried if each.head is not None and asked.head in (None, each.name)]
     if asked.head is not None and not held:
@@ -254,6 +312,23 @@ def _found(body: nn.Module, batch: Tensor, asked: _Asked) -> Adapted:
         refuse_chance(body, x, outputs)
     doubt = None if held else doubt_about(outputs, candidates(tried))
     return Adapted(body, held[0] if held else None, wanted, asked.mean, asked.std, channels_last, doubt)
+
+
+def _listened(body: nn.Module, name: str, x: Tensor) -> tuple[Tensor, Any]:
+    """What a layer gives in its last call, as N x d, and what the network does."""
+    known = {each: layer for each, layer in hookable(body).items() if each}
+    if name not in known:
+        raise unknown("layer", name, known)
+    seen: list[Any] = []
+    hook = known[name].register_forward_hook(lambda layer, args, output: seen.append(output))
+    try:
+        outputs = body(x)
+    finally:
+        hook.remove()
+    found = seen[-1] if seen else None
+    if not isinstance(found, Tensor) or found.ndim < 2 or len(found) != len(x) or not found.is_floating_point():
+        raise UserError(f"the layer '{name}' gives no row of numbers for each image; choose another with --features")
+    return averaged(found, maps=found.ndim == 4).float(), outputs
 
 
 def _takes_channels_last(body: nn.Module, x: Tensor, outputs: Tensor) -> bool:

@@ -9,9 +9,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from oodbench.data import openood
 from oodbench.data.preprocessing import Preprocessing
 from oodbench.errors import UserError, shown
-from oodbench.learning import model_code, own_models, timm_models, torchvision_models
+from oodbench.learning import model_code, openood_models, own_models, timm_models, torchvision_models
 from oodbench.learning.initial_weights import fill
 from oodbench.learning.networks import Classifier, Network
 from oodbench.learning.weight_files import load_into, read_tensors
@@ -33,14 +34,16 @@ class GivenModel:
 
 
 def load_model(text: str, weights: Path | None = None, num_classes: int | None = None, channels: int = 3) -> GivenModel:
-    """A network by what the user writes: timm:NAME, torchvision:NAME[/WEIGHTS], oodbench:NAME[,option=value...],
-    FILE.py:function, or the name that an installed package gives its network.
+    """A network by what the user writes: timm:NAME, torchvision:NAME[/WEIGHTS], openood:NAME,
+    oodbench:NAME[,option=value...], FILE.py:function, or the name that an installed package gives its network.
     """
     library, colon, name = text.partition(":")
     if colon and library == "timm":
         return _of_timm(name, weights, num_classes, channels)
     if colon and library == "torchvision":
         return _of_torchvision(name, weights, num_classes)
+    if colon and library == "openood":
+        return _of_openood(name, weights)
     if colon and library == "oodbench":
         return _of_oodbench(name, weights, num_classes, channels)
     if text.rpartition(":")[0].endswith(".py"):
@@ -48,7 +51,7 @@ def load_model(text: str, weights: Path | None = None, num_classes: int | None =
     if text.endswith(".py"):
         raise UserError(f"'{text}' may define many things; name the function that makes the network: {text}:function")
     if colon or weights_like(text):
-        say = "timm:NAME, torchvision:NAME, oodbench:NAME or FILE.py:function, and a file of weights with --weights"
+        say = "timm:NAME, torchvision:NAME, openood:NAME, oodbench:NAME or FILE.py:function, and weights with --weights"
         raise UserError(f"--model '{text}' is not a network; give {say}")
     return _of_code(text, model_code.installed(text), None, weights, num_classes, channels)
 
@@ -73,6 +76,7 @@ def rebuild(spec: dict[str, Any]) -> nn.Module:
     makers: dict[str, Callable[[Mapping[str, Any]], nn.Module]] = {
         "timm": timm_models.made,
         "torchvision": torchvision_models.made,
+        "openood": openood_models.made,
         "oodbench": own_models.made,
     }
     maker = makers.get(str(spec.get("library")))
@@ -143,6 +147,15 @@ def _of_torchvision(text: str, weights: Path | None, num_classes: int | None) ->
         names if len(names) == spec["num_classes"] else (),
         None if weights is None else weights.name,
     )
+
+
+def _of_openood(name: str, weights: Path | None) -> GivenModel:
+    module, spec = openood_models.load(name, weights)
+    benchmark = openood.of_classes(spec["num_classes"])
+    preprocessing = None if benchmark is None else benchmark.preprocessing
+    file = None if weights is None else weights.name
+    spec = {"library": "openood", **spec}
+    return GivenModel(module.eval(), _short(name), f"openood:{name}", spec, preprocessing, (), file)
 
 
 def _of_code(

@@ -81,8 +81,15 @@ def head_input(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if given.ndim > 2:
         weight = layer.weight
         assert isinstance(weight, Tensor)
-        given = given.flatten(2).mean(dim=2) if weight.ndim == 4 else given.flatten(1, -2).mean(dim=1)
+        given = averaged(given, maps=weight.ndim == 4)
     return given.float()
+
+
+def averaged(given: Tensor, maps: bool) -> Tensor:
+    """As N x d: the average over places, which come last in feature maps and before the features in tokens."""
+    if given.ndim == 2:
+        return given
+    return given.flatten(2).mean(dim=2) if maps else given.flatten(1, -2).mean(dim=1)
 
 
 def hookable(body: nn.Module) -> dict[str, nn.Module]:

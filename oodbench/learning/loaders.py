@@ -63,7 +63,7 @@ def completed(given: GivenSet) -> GivenSet:
     if not isinstance(rows, LoaderRows):
         return given
     classes = names_of_classes(getattr(rows.loader, "dataset", None), rows.labels)
-    return replace(given, labels=rows.labels, classes=classes, fingerprint=rows.digest)
+    return replace(given, labels=rows.labels, classes=classes, fingerprint=rows.digest, pixels=rows.marks)
 
 
 def read_once(
@@ -195,11 +195,15 @@ class LoaderRows(Streamed):
         return labels if labels is None or self._chosen is None else labels[self._chosen]
 
     @property
+    def marks(self) -> list[bytes]:
+        """Digests of these rows."""
+        marks = self._complete().marks
+        return marks if self._chosen is None else [marks[row] for row in self._chosen.tolist()]
+
+    @property
     def digest(self) -> str:
         """Of the content of these rows: that of an array which holds the same images and labels."""
-        marks = self._complete().marks
-        chosen = marks if self._chosen is None else [marks[row] for row in self._chosen.tolist()]
-        return row_digests.of_set(chosen, self.each, self.dtype, self.labels)
+        return row_digests.of_set(self.marks, self.each, self.dtype, self.labels)
 
     def __getitem__(self, some: Any) -> "LoaderRows":
         """By a slice, a mask or ascending row numbers; nothing is read."""

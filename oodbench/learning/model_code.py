@@ -39,7 +39,7 @@ def installed(name: str) -> Any:
     """What a package offers as a network of that name."""
     offered = {each.name: each for each in entry_points(group=GROUP)}
     if name not in offered:
-        kinds = "timm:NAME, torchvision:NAME, oodbench:NAME or FILE.py:function"
+        kinds = "timm:NAME, torchvision:NAME, openood:NAME, oodbench:NAME or FILE.py:function"
         if not offered:
             raise UserError(f"unknown network '{name}'; give --model {kinds}")
         raise unknown("network", name, offered)

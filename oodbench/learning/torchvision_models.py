@@ -6,13 +6,12 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from oodbench.data.preprocessing import Preprocessing
 from oodbench.errors import UserError, said, unknown
 from oodbench.learning.timm_models import INTERPOLATIONS, unknown_among_many
-from oodbench.learning.weight_files import load_into, read_tensors, renamed
+from oodbench.learning.weight_files import load_into, read_tensors, rows_of_the_last
 from oodbench.torchvision_import import import_with_torchvision
 
 RESCALING = ("googlenet", "inception_v3")  # whose weights want images rescaled inside the network
@@ -28,7 +27,7 @@ def load(text: str, weights: Path | None, num_classes: int | None) -> tuple[nn.M
     spec: dict[str, Any] = {"name": name, "num_classes": _count(stated) or num_classes, **_options(name, stated)}
     if weights is not None:
         tensors = read_tensors(weights)
-        spec["num_classes"] = _rows_of_the_last(tensors, made(spec)) or num_classes
+        spec["num_classes"] = rows_of_the_last(tensors, made(spec)) or num_classes
         module = made(spec)
         load_into(module, tensors, weights)
         return module, spec, stated
@@ -114,11 +113,3 @@ def _options(name: str, stated: Any) -> dict[str, Any]:
     if name.startswith("vit_"):
         return {"image_size": stated.meta["min_size"][0]}
     return {"input_size": list(stated.meta["min_size"])} if name.startswith("maxvit") else {}
-
-
-def _rows_of_the_last(tensors: Mapping[str, torch.Tensor], module: nn.Module) -> int | None:
-    """How many classes a file has: the rows of what the network's last matrix is called there."""
-    own = module.state_dict()
-    last = [name for name, value in own.items() if name.endswith("weight") and value.ndim in (2, 4)][-1]
-    found = renamed(tensors, own).get(last)
-    return None if found is None or found.ndim < 2 else len(found)

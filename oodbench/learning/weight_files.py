@@ -131,6 +131,14 @@ def renamed(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> dict
     return found
 
 
+def rows_of_the_last(tensors: Mapping[str, Tensor], module: nn.Module) -> int | None:
+    """How many classes a file has: the rows of what the network's last matrix is called there."""
+    own = module.state_dict()
+    last = [name for name, value in own.items() if name.endswith("weight") and value.ndim in (2, 4)][-1]
+    found = renamed(tensors, own).get(last)
+    return None if found is None or found.ndim < 2 else len(found)
+
+
 def _shared_prefix(names: Iterable[str]) -> str:
     first = {name.partition(".")[0] if "." in name else "" for name in names}
     return f"{first.pop()}." if len(first) == 1 and "" not in first else ""

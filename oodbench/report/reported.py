@@ -196,9 +196,9 @@ class Layout:
 
 @cache
 def source_files() -> dict[str, Path]:
-    """The spread of our own results lies beside them."""
+    """The spread of our own results lies beside them, and OpenOOD's leaderboard, which no suite has."""
     files = sorted((folder("benchmarks") / "reported").glob("*.yaml"))
-    return {path.stem: path for path in files if path.stem != "spread"}
+    return {path.stem: path for path in files if path.stem not in ("spread", "openood")}
 
 
 def source_names() -> list[str]:

@@ -21,8 +21,8 @@ from oodbench.report.numbers import SHOWN
 from oodbench.report.spread import Variance
 from oodbench.results.significance import LEVEL, holm, t_test
 
-Status = Literal["agrees", "differs", "cannot tell", "suspect", "missing"]
-STATUSES: tuple[Status, ...] = ("agrees", "differs", "cannot tell", "suspect", "missing")
+Status = Literal["agrees", "differs", "cannot tell", "suspect", "missing", "tuned there"]
+STATUSES: tuple[Status, ...] = ("agrees", "differs", "cannot tell", "suspect", "missing")  # that any check may have
 RAW_SCORES = "raw_scores"  # stands among the metrics where scores are compared to the bit
 
 
@@ -164,10 +164,12 @@ def cells_judged(verdicts: Sequence[Verdict]) -> int:
 
 
 def in_words(counts: Mapping[Status, int], no_worse: bool = False) -> str:
-    """5 agree, 1 differs, 0 cannot tell; what is suspect or missing only if there is any."""
+    """5 agree, 1 differs, 0 cannot tell; what is suspect, missing or tuned there only if there is any."""
     agreeing, differing = counts.get("agrees", 0), counts.get("differs", 0)
     words = [f"{agreeing} no worse", f"{differing} worse"]
     if not no_worse:
         words = [f"{agreeing} agree{'s' * (agreeing == 1)}", f"{differing} differ{'s' * (differing == 1)}"]
     words.append(f"{counts.get('cannot tell', 0)} cannot tell")
-    return ", ".join([*words, *(f"{counts[each]} {each}" for each in ("suspect", "missing") if counts.get(each))])
+    return ", ".join(
+        [*words, *(f"{counts[each]} {each}" for each in ("suspect", "missing", "tuned there") if counts.get(each))]
+    )

@@ -26,6 +26,7 @@ from oodbench.results.result import Result
 from oodbench.results.samples import Sample
 from oodbench.results.statistics import Column
 
+CHOOSABLE = (*DETECTION, "auroc_full")
 DRAWS = 1_000  # of the images
 COSTLY_NEEDS = ("feature-maps", "images")  # beside what a scorer reads, the costlier last
 
@@ -67,8 +68,8 @@ class Best:
 
 def choose(results: Sequence[Result], metric: str = "auroc", cost: Cost | None = None) -> Best | None:
     """The best of the scorers that were measured on every semantic set; None where there is no semantic set."""
-    if metric not in DETECTION:
-        raise unknown("metric to choose by", metric, DETECTION)
+    if metric not in CHOOSABLE:
+        raise unknown("metric to choose by", metric, CHOOSABLE)
     having = [each for each in results if _has(each, metric)]
     if not having:
         return None

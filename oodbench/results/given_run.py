@@ -17,6 +17,7 @@ class GivenRun:
     classes: list[int] | None  # which outputs of the network the ID classes are; None: all, in order
     adapter: str  # adapter@version
     digest: str  # of the weights and of what the network computes
+    features: str | None = None  # the layer whose output scorers read as features, if the user named one
 
     @property
     def words(self) -> str:

@@ -101,6 +101,7 @@ def _given_network(given: GivenRun, remarks: list[str]) -> list[str]:
     remarks.append(f"the network with its weights has the digest {given.digest}")
     words += ["--name", given.name]
     words += ["--head", given.head] if given.head is not None else []
+    words += ["--features", given.features] if given.features is not None else []
     stated = given.preprocessing
     if stated.get("stated_by") == "the user":
         between = {"mean": ",", "std": ",", "size": "x"}

@@ -12,6 +12,7 @@ import pytest
 import torch
 from command_line import assert_done, assert_refused, oodbench
 from own_digits import BUILD, CLASSES, digits, write_folder, write_network
+from PIL import Image
 
 import oodbench as api
 from oodbench.errors import UserError
@@ -200,11 +201,35 @@ def test_a_data_set_that_is_unknown_is_answered_with_near_misses():
 def test_a_class_of_one_image_is_told():
     for path in sorted(Path("id/digit3").iterdir())[1:]:
         path.unlink()
-    refused(EVALUATE, "the class 'digit3' of 'id' has one image, which cannot be both for fitting and for testing")
+    refused(
+        EVALUATE, "the class 'digit3' of 'folder:id' has one image, which cannot be both for fitting and for testing"
+    )
 
 
 def test_a_folder_without_classes_is_told():
-    refused([*without(EVALUATE, "--id", "--semantic"), "--id", "folder:unseen"], "the ID images 1")
+    refused([*without(EVALUATE, "--id", "--semantic"), "--id", "folder:unseen"], "'folder:unseen' has no class folders")
+
+
+def test_id_images_given_as_semantic_are_refused_under_the_name_that_was_typed():
+    refused([*without(EVALUATE, "--semantic"), "--semantic", "folder:id"], "'folder:id' holds the ID images themselves")
+    Path("copies").mkdir()
+    for number, file in enumerate(sorted(Path("id").rglob("*.png"))[:20]):
+        Image.open(file).save(f"copies/{number}.bmp")  # other files, other names, the same pixels
+    words = [*without(EVALUATE, "--semantic"), "--semantic", "folder:copies"]
+    refused(words, "20 of the 20 images of 'folder:copies' are ID images, pixel by pixel; give images of no class")
+
+
+def test_a_few_id_images_among_semantic_ones_are_counted_in_a_note():
+    shutil.copy(sorted(Path("id").rglob("*.png"))[0], "unseen/again.png")
+    outcome = oodbench(*EVALUATE, "--results", "r")
+    assert outcome.status == 0
+    assert "note: 1 of the 13 images of 'folder:unseen' are ID images, pixel by pixel\n" in outcome.err
+
+
+def test_a_list_of_images_of_one_class_is_told():
+    Path("one.txt").write_text("".join(f"{file} 0\n" for file in sorted(Path("unseen").iterdir())))
+    words = [*without(EVALUATE, "--id"), "--id", "folder:one.txt"]
+    refused(words, "'folder:one.txt' has images of one class alone; give some for each class that the network knows")
 
 
 def test_a_bad_image_among_id_images_is_named():

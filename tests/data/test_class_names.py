@@ -48,7 +48,7 @@ def test_as_many_names_that_differ_are_taken_in_order_and_that_is_said():
          "names; give --classes FILE, a line for each output of the network in its order"),
         (IMAGENET, ("crane", "tabby"), "and 'crane' is the name of 2 of its outputs; give --classes FILE"),
         (IMAGENET, ("tabby", "tabby cat"), "and two of these are one of its outputs; give"),
-        ([], ("a", "b"), "4 classes, the ID images 2, and nobody says what its outputs are called; give"),
+        ([], ("a", "b"), "4 classes, the ID images 2, and its outputs have no names; give"),
     ],
 )  # fmt: skip
 def test_another_number_of_classes_needs_names_that_are_clear(outputs, classes, message):

@@ -375,8 +375,8 @@ def test_an_image_list_is_read_beside_it_or_in_the_folders_above(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a.png 0\nmissing.png 1", "names 'missing.png', which is not in '"),
-        ("missing.png 0", "names 'missing.png', which is neither beside it nor in the folders above; put the list"),
+        ("a.png 0\nmissing.png 1", "test.txt:2 names 'missing.png', which is not in '"),
+        ("missing.png 0", "test.txt:1 names 'missing.png', which is neither beside it nor in the folders above"),
         ("a.png cat", "line 1 is 'a.png cat', and should be like 'folder/image.jpg 3'"),
         ("a.png 0\na.png", "line 2 is 'a.png', and should be"),
         ("a.png 1.5", "line 1 is 'a.png 1.5'"),

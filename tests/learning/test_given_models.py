@@ -315,15 +315,15 @@ def test_a_file_that_changed_is_run_anew(tmp_path):
         ("none.py", "'none.py' may define many things; name the function that makes the network: none.py:function"),
         (
             "mine.pt",
-            "--model 'mine.pt' is not a network; give timm:NAME, torchvision:NAME, oodbench:NAME or FILE.py:functi",
+            "--model 'mine.pt' is not a network; give timm:NAME, torchvision:NAME, openood:NAME, oodbench:NAME or FILE",
         ),
         (
             "keras:vgg",
-            "--model 'keras:vgg' is not a network; give timm:NAME, torchvision:NAME, oodbench:NAME or FILE.py:",
+            "--model 'keras:vgg' is not a network; give timm:NAME, torchvision:NAME, openood:NAME, oodbench:NAME or",
         ),
         (
             "mynet",
-            "unknown network 'mynet'; give --model timm:NAME, torchvision:NAME, oodbench:NAME or FILE.py:function",
+            "unknown network 'mynet'; give --model timm:NAME, torchvision:NAME, openood:NAME, oodbench:NAME or FILE",
         ),
     ],
 )

@@ -343,7 +343,7 @@ def test_check_knows_the_sources_and_refuses_what_cannot_be_checked(tmp_path):
         )
         assert_refused(refused, f"oodbench table DIR --layout {source} --with reported")
     refused = oodbench("check", folder, "--against", "graph-spectrl")
-    known = "known: aha, community, demo, domainbed, dul, graph-spectral, medix, paper, reference, scone"
+    known = "known: aha, community, demo, domainbed, dul, graph-spectral, medix, openood, paper, reference, scone"
     assert_refused(refused, f"unknown source or results folder 'graph-spectrl'; did you mean 'graph-spectral'? {known}")
     assert_refused(oodbench("check", folder, "--against", "xyz"), f"unknown source or results folder 'xyz'; {known}")
     refused = oodbench("check", save([run("digits-c")], tmp_path / "digits"), "--against", "graph-spectral")

@@ -593,10 +593,10 @@ def test_a_network_whose_code_fails_is_told(folder):
 
 def test_few_held_out_images_are_noted():
     detector = toy_detector(count=40, notes=["chosen by hand"])
-    assert detector.notes == (
+    assert detector.notes[:2] == (
         "chosen by hand", "40 held-out ID images estimate the kept share only roughly; 100 or more are better",
     )  # fmt: skip
-    assert toy_detector().notes == ()
+    assert not [note for note in toy_detector().notes if "held-out" in note]
 
 
 def test_fewer_than_can_show_the_share_are_refused_before_anything_is_computed(monkeypatch):

@@ -288,6 +288,10 @@ def test_half_of_the_bank_changes_little_and_says_so_in_the_key(tmp_path):
         ({"id": digits().test}, "'id' has no labels"),
         ({"id": (digits().test[:0], digits().test_labels[:0])}, "no images"),
         ({"semantic": {"same": (digits().test, digits().test_labels)}}, "'same' holds the ID images themselves"),
+        (
+            {"semantic": {"mixed": np.concatenate([digits().unseen[:80], digits().test[:10]])}},
+            "10 of the 90 images of 'mixed' are ID images, pixel by pixel; give images of no class",
+        ),
         ({"semantic": {"color": np.zeros((4, 3, 8, 8), np.uint8)}}, "color images \\(3 channels\\)"),
         ({"semantic": {"floats": np.zeros((4, 1, 8, 8), np.float32)}}, "give all images in one of the two ways"),
         ({"head": "clasify"}, "clasify"),

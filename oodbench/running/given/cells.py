@@ -75,7 +75,9 @@ class GivenCell:
 def network_key(given: Given) -> dict[str, Any]:
     """What the outputs of a given network depend on, beside the images."""
     run = given.run
+    layer = {} if run.features is None else {"features": run.features}
     return {
+        **layer,
         "digest": run.digest,
         "preprocessing": run.preprocessing,
         "head": run.head,

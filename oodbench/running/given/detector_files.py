@@ -42,6 +42,7 @@ class NetworkCard:
     head: str | None = None  # the module that is the linear head
     form: str | None = None  # what the adapter found; None: the network is a Classifier as it is
     rows: tuple[int, ...] | None = None  # which of its outputs count; None: all
+    features: str | None = None  # the layer whose output is the features, if no linear head gives the logits
 
 
 @dataclass(frozen=True)

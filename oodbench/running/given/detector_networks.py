@@ -82,7 +82,7 @@ def _architecture(card: NetworkCard, model: nn.Module | str | None, classes: int
 def _adapted(module: nn.Module, card: NetworkCard) -> Classifier:
     """As when it was fitted, on other images: these are known wherever the detector goes."""
     batch = torch.from_numpy(_noise(card)).float().div(255)
-    adapted = adapter.adapt(module.eval(), batch, card.mean, card.std, card.head, card.rows)
+    adapted = adapter.adapt(module.eval(), batch, card.mean, card.std, card.head, card.rows, card.features)
     if adapted.form != card.form:
         raise _another(card, f"its logits are {adapted.form} of its features, and not {card.form}")
     return adapted

@@ -150,13 +150,17 @@ def cells_of(asked: GivenRequest, given: Given, scorers: Sequence[Component]) ->
     return [GivenCell(given, case, scorer, asked.folder, threads, asked.half_bank) for scorer, case in pairs]
 
 
-def evaluate(cells: Sequence[GivenCell], reporter: Reporter) -> list[Result]:
-    """The results of these cells, written one by one. A failure is a result too, the others go on."""
+def evaluate(cells: Sequence[GivenCell], reporter: Reporter, first: Evaluation | None = None) -> list[Result]:
+    """The results of these cells, written one by one. A failure is a result too, the others go on.
+
+    `first` is used for the cells on its bank, and knows the outputs of the network afterwards.
+    """
     done: list[Result] = []
     reporter.begin(len(cells), workers=1)
     try:
         for some in _on_one_bank(cells):
-            evaluation = evaluation_of(some, reporter)
+            is_first = first is not None and first.labelled.key == some[0].case.parts.labelled.key
+            evaluation = first if first is not None and is_first else evaluation_of(some, reporter)
             for cell in some:
                 done.append(_score(cell, evaluation))
                 reporter.result(done[-1])

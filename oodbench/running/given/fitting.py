@@ -5,8 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
+from types import MappingProxyType
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 import oodbench
 from oodbench.config import identity
@@ -16,7 +19,7 @@ from oodbench.data.parts import Parts
 from oodbench.data.preprocessing import Preprocessing
 from oodbench.errors import UserError
 from oodbench.learning import precision, threshold
-from oodbench.learning.evaluation import Evaluation, SplitScores
+from oodbench.learning.evaluation import Evaluation
 from oodbench.learning.fitted_state import plain_value
 from oodbench.learning.loop import Failed
 from oodbench.learning.networks import Classifier
@@ -41,9 +44,9 @@ def network_card(
     """Of a Classifier, which an adapter may have made, and images that it takes."""
     channels, height, width = images.whole.shape[1:]
     mean, std = (tuple(each.flatten().tolist()) for each in (model.mean, model.std))
-    head, form = (getattr(model, name, None) for name in ("head_name", "form"))
+    head, form, layer = (getattr(model, name, None) for name in ("head_name", "form", "layer_name"))
     return NetworkCard(
-        text, spec, (channels, height, width), mean, std, head, form, None if rows is None else tuple(rows)
+        text, spec, (channels, height, width), mean, std, head, form, None if rows is None else tuple(rows), layer
     )
 
 
@@ -62,28 +65,32 @@ def fit_detector(
     classes: Sequence[str] = (),
     notes: Sequence[str] = (),
     evaluation: Evaluation | None = None,
+    scores: Mapping[str, NDArray[Any]] = MappingProxyType({}),
 ) -> Detector:
     """Fit the scorer on `train`, draw the line that keeps a share of `id`, and say what it flags of every set.
 
     `validation` are the images that scorers fit temperatures and the like on; an `evaluation` of the same network and
-    training images has outputs that need not be computed again.
+    training images has outputs that need not be computed again, and `scores` are known by the keys of images.
     """
     threshold.check_keep(keep)
     if len(id) < threshold.images_needed(keep):
         threshold.keeping(keep, [0.0] * len(id))  # which refuses it before anything is computed
     evaluation = evaluation or Evaluation(model, train)
     nothing = id.take(slice(0))
-    parts = Parts(train, nothing, nothing, nothing, validation, nothing, nothing, nothing, id, id, nothing)
+    parts = Parts(train, nothing, nothing, nothing, validation, nothing, nothing, nothing, id, nothing, nothing)
+
+    def scores_of(images: ImagePart) -> NDArray[Any]:
+        known = scores.get(images.key)
+        return evaluation.score(keyed(scorer), replace(parts, id=images))[0][ID].scores if known is None else known
+
     with _in_words(scorer):
-        scored = evaluation.score(keyed(scorer), parts)[0]
-        line = threshold.keeping(keep, scored["id"].scores)
+        id_scores = scores_of(id)
+        line = threshold.keeping(keep, id_scores)
         flagged = {ID: FlaggedSet("id", line.on_id)}
         for name, part in (covariate or {}).items():
-            found = evaluation.score(keyed(scorer), replace(parts, covariate=part))[0]
-            flagged[_free(name, flagged)] = FlaggedSet("covariate", line.share(found["covariate"].scores))
+            flagged[_free(name, flagged)] = FlaggedSet("covariate", line.share(scores_of(part)))
         for name, part in (semantic or {}).items():
-            found = evaluation.score(keyed(scorer), replace(parts, semantic=part))[0]
-            flagged[_free(name, flagged)] = FlaggedSet("semantic", line.share(found["semantic"].scores))
+            flagged[_free(name, flagged)] = FlaggedSet("semantic", line.share(scores_of(part)))
         fitted = evaluation.fitted(keyed(scorer), validation)[0]
     every = {"train": train, "validation": validation, "id": id, **(covariate or {}), **(semantic or {})}
     card = DetectorCard(
@@ -96,10 +103,10 @@ def fit_detector(
         flagged=flagged,
         sets={_writable(name): part.digest for name, part in every.items()},
         made={"at": datetime.now(timezone.utc).isoformat(timespec="seconds"), **provenance.versions()},
-        notes=(*notes, *_warnings(scored["id"], len(id))),
+        notes=(*notes, *_warnings(id_scores), *_rejections(flagged)),
     )
-    scores = torch.from_numpy(threshold.thinned(scored["id"].scores, STORED_SCORES)).to(model.device)
-    return Detector(model, fitted, scores, card, identity.is_shipped(scorer.card))
+    stored = torch.from_numpy(threshold.thinned(id_scores, STORED_SCORES)).to(model.device)
+    return Detector(model, fitted, stored, card, identity.is_shipped(scorer.card))
 
 
 @contextmanager
@@ -117,13 +124,28 @@ def _scorer_card(scorer: Component) -> ScorerCard:
     return ScorerCard(scorer.card.name, scorer.card.display, identity.of_card(scorer.card), values)
 
 
-def _warnings(id_scores: SplitScores, count: int) -> list[str]:
-    warnings = []
+def _warnings(id_scores: NDArray[Any]) -> list[str]:
+    warnings, count = [], len(id_scores)
     if count < FEW:
         warnings.append(f"{count} held-out ID images estimate the kept share only roughly; {FEW} or more are better")
-    if len(set(id_scores.scores.tolist())) == 1:
+    if len(set(id_scores.tolist())) == 1:
         warnings.append("all held-out ID images have the same score, so the threshold is meaningless")
     return warnings
+
+
+def _rejections(flagged: Mapping[str, FlaggedSet]) -> list[str]:
+    """A line for every covariate set that is flagged more often than some semantic set."""
+    semantic = {name: each.share.value for name, each in flagged.items() if each.kind == "semantic"}
+    lines = []
+    for name, each in flagged.items():
+        missed = {other: share for other, share in semantic.items() if share < each.share.value}
+        if each.kind == "covariate" and missed:
+            others = ", ".join(f"'{other}' ({100 * share:.1f} %)" for other, share in missed.items())
+            lines.append(
+                f"this detector rejects what it should keep: covariate images '{name}' are flagged more often "
+                f"({100 * each.share.value:.1f} %) than semantic images {others}"
+            )
+    return lines
 
 
 def _free(name: str, taken: Mapping[str, object]) -> str:

@@ -2,8 +2,9 @@
 
 import itertools
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -21,12 +22,12 @@ from oodbench.data.image_part import ImagePart
 from oodbench.data.parts import Parts
 from oodbench.data.preprocessing import Preprocessing, stated
 from oodbench.errors import UserError, shortened
-from oodbench.learning.adapter import Adapted, adapt, behaviour_digest
+from oodbench.learning.adapter import Adapted, NoHead, adapt, behaviour_digest
 from oodbench.learning.given_models import GivenModel, from_module, load_model, output_names
 from oodbench.learning.loaders import LoaderRows
 from oodbench.learning.method import Scorer
 from oodbench.learning.networks import Classifier
-from oodbench.learning.outputs import Outputs
+from oodbench.learning.outputs import Outputs, forward
 from oodbench.learning.rows import as_rows, to_input
 from oodbench.learning.scoring import NEGATIVE
 from oodbench.results.result import GivenRun, SetRead
@@ -114,12 +115,12 @@ def adapted(
         reporter.note(f"images for {brought.text}: {preprocessing.in_words()}")
     few = to_input(few, torch.device("cpu"))
     mean, std = preprocessing.for_channels(few.shape[1])
-    whole = adapt(brought.module, few, mean, std, asked.head)
+    whole = adapt(brought.module, few, mean, std, asked.head, features=asked.features)
     file = None if asked.classes is None else Path(asked.classes)
     matching = match(output_names(brought), id_classes, whole.head.out_features, file)
     model = whole
     if matching.outputs is not None:
-        model = adapt(brought.module, few, mean, std, asked.head, matching.outputs)
+        model = adapt(brought.module, few, mean, std, asked.head, matching.outputs, asked.features)
     for line in (model.doubt, matching.note):
         if line:
             reporter.note(f"note: {line}")
@@ -133,21 +134,39 @@ def adapted(
         classes=matching.outputs,
         adapter=identity.of_harness("adapter"),
         digest=behaviour_digest(model, few),
+        features=model.layer_name,
     )
     model = model.to(choose_device(asked.device))
-    negative = float((model.features(few.to(model.device)) < 0).float().mean())
-    return Network(model, run, brought, preprocessing, id_classes, partial(_misfit, model, negative))
+    with torch.no_grad():
+        out = forward(model, few.to(model.device))
+    return Network(model, run, brought, preprocessing, id_classes, partial(_misfit, model, out))
 
 
-def _misfit(model: Adapted, negative: float, scorer: Scorer) -> str | None:
-    """`negative` is the share of its features that are so."""
+def _misfit(model: Adapted, out: Outputs, scorer: Scorer) -> str | None:
+    """`out` are the outputs of a few images."""
     if not model.has_features and scorer.reads != "logits" and "images" not in scorer.needs:
-        return f"reads {scorer.reads or 'features'}, and no linear layer gives this network's logits"
+        say = "" if scorer.reads != "distances" else " (--features LAYER names a layer to read instead)"
+        return f"reads {scorer.reads or 'features'}, and no linear layer gives this network's logits{say}"
+    if not model.has_head and _asks_for_the_head(scorer, out):
+        return "reads the head, and no linear layer gives this network's logits"
     if OOD_HEAD in scorer.needs:
         return "needs an OOD head, which a trainer adds to a network"
     if not model.has_maps and "feature-maps" in scorer.needs:
         return "needs feature maps, and this network has none before its last pooling"
-    return negative_misfit(negative, scorer)
+    return negative_misfit(float((out.features < 0).float().mean()), scorer)
+
+
+def _asks_for_the_head(scorer: Scorer, out: Outputs) -> bool:
+    """Whether it does when it is tried on a few images; what else it cannot do with these is no matter."""
+    tried = copy(scorer)
+    try:
+        tried.fit(replace(out, y=out.predicted))
+        tried.score(out)
+    except NoHead:
+        return True
+    except Exception:
+        pass
+    return scorer.reads in ("features and head", "gradients") and "images" not in scorer.needs
 
 
 def negative_misfit(share: float, scorer: Scorer) -> str | None:
@@ -167,8 +186,13 @@ def checked_name(name: str) -> str:
     return name
 
 
-def suite_of(name: str, id: str, semantic: Sequence[str], covariate: Sequence[str]) -> Suite:
-    """What a suite file would say of sets of these names, for results; none of a kind is [NONE]."""
+def suite_of(
+    name: str, id: str, semantic: Sequence[str], covariate: Sequence[str], groups: Mapping[str, list[str]] | None = None
+) -> Suite:
+    """What a suite file would say of sets of these names, for results; none of a kind is [NONE].
+
+    A table averages the semantic sets of a group.
+    """
     contents = Contents(
         title=f"{name} on the sets given",
         id=Source(id),
@@ -177,6 +201,7 @@ def suite_of(name: str, id: str, semantic: Sequence[str], covariate: Sequence[st
         defaults=Defaults(covariate[0], pi_c=0.0, pi_s=0.0),
         settings=[Column(unknown, shift) for unknown, shift in itertools.product(semantic, covariate)],
         semantic={each: Source(each) for each in semantic if each != NONE},
+        groups=dict(groups or {}),
         covariate={each: Source(each) for each in covariate if each != NONE},
     )
     return Suite(name, Path(name), None, contents)

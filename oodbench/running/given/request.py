@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from oodbench.config.contents import FOLDER
+from oodbench.data.listing import ENDINGS
 from oodbench.errors import UserError
 
 ALL = "all"  # in place of scorers: all that fit
@@ -21,6 +23,7 @@ class GivenRequest:
     arrays: str | None = None  # in place of a network and images: a file of outputs
     name: str | None = None
     head: str | None = None
+    features: str | None = None  # the layer whose output is the features, of a network without a linear head
     classes: str | None = None  # a file of names, one for each output of the network
     mean: str | None = None
     std: str | None = None
@@ -111,7 +114,10 @@ def _by_name(sets: Any) -> dict[str, Any]:
 
 def _names_a_set(each: Any) -> bool:
     """Whether a text names a whole set, and not one image file of a list of these."""
-    return isinstance(each, str | os.PathLike) and (os.path.isdir(each) or not Path(each).suffix)
+    if not isinstance(each, str | os.PathLike):
+        return False
+    text = os.fspath(each)
+    return text.startswith(FOLDER) or os.path.isdir(text) or not text.lower().endswith(ENDINGS)
 
 
 UNNAMED = "\0"  # before the number of a set that its caller has not named

@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,9 @@ import torch
 
 from oodbench.config.cards import catalogue
 from oodbench.config.suite import FOLDER, NONE, Setting
-from oodbench.data import availability, lookup
+from oodbench.data import availability, lookup, openood
 from oodbench.data.division import Divided, as_classes, divided
+from oodbench.data.folder import Folder
 from oodbench.data.given_set import GivenSet, check_alike, distinct, name_of
 from oodbench.data.parts import Parts
 from oodbench.data.preprocessing import ALREADY, Preprocessing
@@ -38,6 +39,7 @@ from oodbench.running.given.network import (
 from oodbench.running.given.request import PROBES, UNNAMED, GivenRequest
 from oodbench.running.reporting import Reporter
 
+MOST_SHARED = 0.1  # of a semantic set that may be ID images: so many a careful author overlooks
 NOTHING_OOD = (
     "there are no OOD images, so detection is not measured; --semantic probes adds images that are always available"
 )
@@ -73,7 +75,7 @@ def on_sets(asked: GivenRequest, reporter: Reporter) -> Given:
     network = adapted(asked, brought, preprocessing, few_of(sets.id), sets.id.classes, reporter)
     passed = {each.name: _pass(each, network.model) for each in sets.every() if isinstance(each.images, LoaderRows)}
     sets = sets.replaced([completed(each) for each in sets.every()])
-    _refuse_id_as_ood(sets)
+    _refuse_id_as_ood(sets, reporter)
     division = divided(sets.id, sets.train, SEED)
     reporter.note(f"ID images: {division.said}")
     check_labels(division.test, division.train, network.model.head.out_features)
@@ -82,7 +84,9 @@ def on_sets(asked: GivenRequest, reporter: Reporter) -> Given:
     cases = _cases(sets, division)
     read = {each.name: SetRead(each.fingerprint, each.source) for each in sets.every()}
     semantic, covariate = ([each.name for each in some] or [NONE] for some in (sets.semantic, sets.covariate))
-    suite = suite_of(network.run.name, sets.id.name, semantic, covariate)
+    benchmark = openood.of_preprocessing(preprocessing)
+    groups = {} if benchmark is None else benchmark.groups(semantic)
+    suite = suite_of(network.run.name, sets.id.name, semantic, covariate, groups)
     return Given(network, suite, cases, read, _known(sets, cases, passed), division.said, division.by_lot)
 
 
@@ -91,6 +95,10 @@ def _classes_and_channels(id: Any) -> tuple[int | None, int]:
     if not isinstance(id, str | os.PathLike):
         return None, 3
     data = lookup.dataset(_text(id))
+    if isinstance(data, Folder) and len(data.class_names) == 1:
+        is_folder = os.path.isdir(data.path)
+        why = "has no class folders; give one" if is_folder else "has images of one class alone; give some"
+        raise UserError(f"'{os.fspath(id)}' {why} for each class that the network knows")
     return len(data.class_names) or int(data.labels().max()) + 1, len(data.mean)
 
 
@@ -129,6 +137,7 @@ def _set(
     given: Any, name: str, preprocessing: Preprocessing, channels: int | None, asked: GivenRequest, reporter: Reporter,
     is_named: bool = False,
 ) -> GivenSet:  # fmt: skip
+    typed = os.fspath(given) if isinstance(given, str | os.PathLike) else None
     if isinstance(given, str | os.PathLike):
         given = _text(given)
         if given in catalogue("datasets"):
@@ -138,7 +147,8 @@ def _set(
             if problem is not None:
                 availability.fetch(availability.stored_as(given), reporter.download)
         name = name if is_named else name_of(given)
-    return as_set(given, name, preprocessing, channels)
+    found = as_set(given, name, preprocessing, channels)
+    return found if typed is None else replace(found, typed=typed)
 
 
 def _probes(id: GivenSet) -> list[GivenSet]:
@@ -149,10 +159,19 @@ def _probes(id: GivenSet) -> list[GivenSet]:
     return list(probes(id.image_shape, PROBED, SEED, None if is_loader else id, span).values())
 
 
-def _refuse_id_as_ood(sets: Sets) -> None:
+def _refuse_id_as_ood(sets: Sets, reporter: Reporter) -> None:
+    known = [sets.id] if sets.train is None else [sets.id, sets.train]
     for each in (*sets.covariate, *sets.semantic):
-        if each.fingerprint in [some.fingerprint for some in (sets.id, sets.train) if some is not None]:
-            raise UserError(f"'{each.name}' holds the ID images themselves; give other images, or leave it out")
+        if each.fingerprint in [some.fingerprint for some in known]:
+            raise UserError(f"'{each.label}' holds the ID images themselves; give other images, or leave it out")
+    pixels = {mark for each in known for mark in each.pixels}
+    for each in sets.semantic:
+        shared = sum(mark in pixels for mark in each.pixels)
+        said = f"{shared:,} of the {len(each):,} images of '{each.label}' are ID images, pixel by pixel"
+        if shared > MOST_SHARED * len(each):
+            raise UserError(f"{said}; give images of no class that the network knows")
+        if shared:
+            reporter.note(f"note: {said}")
 
 
 @torch.inference_mode()

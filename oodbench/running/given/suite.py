@@ -6,7 +6,7 @@ from dataclasses import replace
 from oodbench.config import suite as suites
 from oodbench.config.contents import NetworkChoice
 from oodbench.config.suite import Setting, Suite
-from oodbench.data import availability, lookup
+from oodbench.data import availability, lookup, openood
 from oodbench.data.parts import Parts, given_parts
 from oodbench.data.preprocessing import Preprocessing, resized
 from oodbench.errors import UserError
@@ -67,8 +67,10 @@ def _or_as_the_suite(brought: GivenModel, own: Preprocessing) -> GivenModel:
     """Where nobody says how a network wants its images, as networks that are trained on the suite take them.
 
     The configuration of a library is of its own weights: those of the user's, for other classes, were trained anew.
+    What OpenOOD does is for its checkpoints.
     """
-    if brought.preprocessing is not None and (brought.weights is None or brought.classes):
+    stated = brought.preprocessing
+    if stated is not None and (brought.weights is None or brought.classes or stated.stated_by == openood.STATED_BY):
         return brought
     return replace(brought, preprocessing=replace(own, stated_by="the suite"))
 
