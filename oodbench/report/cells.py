@@ -1,6 +1,7 @@
 """One number of a table: runs in; its mean over seeds, the interval, and what a reader must know about them out."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +17,7 @@ from oodbench.results.samples import Interval, Sample, interval_of_rate
 
 BELOW_CHANCE = "below 50 is worse than chance: ID images tend to score higher than semantic OOD images"
 RANKINGS = ("auroc", "auroc_full")  # metrics whose value by chance is 50 %
+VIOLATION = re.compile(r"violated, (\d+\.?\d*) where (\d*\.?\d*[1-9]) is allowed")  # as a training notes it
 LONGEST_NOTE = 200  # characters of an error message under a table; the result file has all of it
 
 
@@ -119,7 +121,7 @@ def failures(runs: Runs) -> list[str]:
 
 
 def _not_converged(runs: Sequence[Runs]) -> list[str]:
-    """Of networks that are shown as they were at the end of a training that says so; of several the first's reason."""
+    """Of networks shown as they were at the end of a training that says so; of several reasons the worst violation."""
     unfinished: list[tuple[str, list[Measurement]]] = []  # by setting
     for some in runs:
         shown = (each for each in some.ok if each.choice is None or each.choice.is_last)
@@ -136,8 +138,22 @@ def _not_converged(runs: Sequence[Runs]) -> list[str]:
     where = "; ".join(seeds if is_everywhere else f"{seeds} in {', '.join(own)}" for seeds, own in by_seeds.items())
     if len(reasons) == 1:
         return [f"did not converge: {reasons[0]} ({where})"]
-    first = f"seed {every[0].seed}" if len(runs) == 1 else f"{unfinished[0][0]}, seed {every[0].seed}"
-    return [f"did not converge for {where} ({first}: {reasons[0]})"]
+    told = [
+        (
+            f"seed {each.seed}" if len(runs) == 1 else f"{setting}, seed {each.seed}",
+            str(each.result.notes["not_converged"]),
+        )
+        for setting, own in unfinished
+        for each in own
+    ]
+    whose, reason = max(told, key=lambda one: _violation(one[1]))  # the first, if no constraint is violated
+    at_worst = "at worst, " if _violation(reason) else ""
+    return [f"did not converge for {where} ({at_worst}{whose}: {_cut(reason)})"]
+
+
+def _violation(reason: str) -> float:
+    """What the worse constraint of a training came to, as a multiple of its limit; 0 if none is violated."""
+    return max((float(value) / float(limit) for value, limit in VIOLATION.findall(reason)), default=0.0)
 
 
 def measured(runs: Sequence[Runs], metric: Metric, sample: Sample | None) -> Cell:

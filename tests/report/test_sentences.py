@@ -63,6 +63,19 @@ def test_reasons_that_differ_are_shortened_to_the_first():
     assert [*built.marks] == ["did not converge for seeds 1, 3 (seed 1: the wild term still falls, by 0.1)"]
 
 
+def test_of_violated_constraints_the_one_furthest_over_its_limit_is_told():
+    alarms, risk = "the alarms constraint is violated, {} where 0.05 is allowed", "the risk constraint is violated, {}"
+    reasons = [
+        alarms.format(0.056),
+        f"{alarms.format(0.0555)}; {risk.format('0.03 where 0.02 is allowed')}",
+        alarms.format(0.06),
+        "the wild term still falls, by 0.9",
+        "the gate constraint is violated, 1.2.3 where 0 is allowed",
+    ]
+    built = table([unfinished(seed, reason) for seed, reason in enumerate(reasons)])
+    assert [*built.marks] == [f"did not converge for seeds 0–4 (at worst, seed 1: {reasons[1]})"]
+
+
 def trained(method, accuracies, seed=0, **fields):
     """Ten steps for each pair of accuracies, on the training domain and on the one held out."""
     steps = [
