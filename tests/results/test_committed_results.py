@@ -1,6 +1,8 @@
 """The results in the repository: readable, complete, and keyed by the code of today."""
 
+import re
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -60,3 +62,18 @@ def test_every_scorer_has_a_row_wherever_scorers_are_compared():
         assert {method for method, _ in rows} == shipped - missing, suite
         assert len({seed for _, seed in rows}) >= 3
         assert len(rows) == len(shipped - missing) * len({seed for _, seed in rows})
+
+
+@pytest.mark.parametrize("suite", sorted({result.suite_label for result in RESULTS}))
+def test_the_tables_beside_results_have_their_means(suite):
+    """A table is written by a run; results that are made anew elsewhere and copied leave an old one behind."""
+    rates: dict[tuple[str, str], list[float]] = {}
+    for each in RESULTS:
+        if each.suite_label == suite and not each.domain_accuracies:  # of those, tables show a selected checkpoint
+            rates.setdefault((each.setting, each.variant), []).append(100 * each.metrics["covariate_acc"])
+    for name in ("table.md", "table.tex"):
+        shown = {
+            float(number) for number in re.findall(r"\d+\.\d\d", (HOME / suite / name).read_text(encoding="utf-8"))
+        }
+        lacking = [place for place, own in rates.items() if all(abs(each - fmean(own)) > 0.0051 for each in shown)]
+        assert not lacking, name
