@@ -187,12 +187,13 @@ def _recorded(ours: Runs | None, theirs: Runs) -> list[str]:
 
 
 def _raw_scores(place: tuple[str, str, str, str, str], ours: Runs | None, theirs: Runs) -> Verdict:
-    """Equal to the bit, array by array, for every seed that both sides have."""
+    """Equal to the bit, array by array, for every seed that the other side has."""
     own, wanted = ({each.seed: each.result for each in runs.ok} if runs else {} for runs in (ours, theirs))
     shared = sorted(own.keys() & wanted.keys())
     if not shared:
         return Verdict(*place, "missing", note="no seed in common" if own and wanted else "")
-    apart, absent = list[str](), list[str]()
+    lacking = sorted(wanted.keys() - own.keys())
+    apart, absent = list[str](), [f"no result for {seeds_in_words(lacking)}"] if lacking else []
     for seed in shared:
         try:
             arrays = [_arrays(each) for each in (own[seed], wanted[seed])]

@@ -177,7 +177,7 @@ def on_the_same_machine(here, there, *more):
 
 
 def test_the_same_machine_is_held_to_the_bit_in_every_metric_and_every_score(tmp_path):
-    here, there = scored(tmp_path / "here", 0, 1), scored(tmp_path / "there", 0, 1, 2)
+    here, there = scored(tmp_path / "here", 0, 1, 2), scored(tmp_path / "there", 0, 1)
     (result,) = [each for each in read_folder(here)[0] if each.seed == 0]
     shown = assert_done(on_the_same_machine(here, there, "--complete"))
     assert shown.endswith(f"\n{len(result.metrics) + 1} agree, 0 differ, 0 cannot tell\n") and len(result.metrics) > 10
@@ -217,6 +217,13 @@ def test_on_the_same_machine_missing_metrics_and_scores_are_named_and_fail_if_al
     outcome = on_the_same_machine(here, there)
     assert outcome.status == 1 and "Raw scores: not bit-identical: damaged: " in outcome.out
     assert "AUPR-out: recorded on one side alone for seed 0\n" in outcome.out  # though seed 1 has it on both
+
+
+def test_on_the_same_machine_a_seed_that_only_the_other_side_has_is_missing(tmp_path):
+    here, there = scored(tmp_path / "here", 0), scored(tmp_path / "there", 0, 1, 2)
+    outcome = on_the_same_machine(here, there)
+    assert outcome.status == 0 and "/ Raw scores: no result for seeds 1, 2\n" in outcome.out
+    assert on_the_same_machine(here, there, "--complete").status == 1
 
 
 def test_on_the_same_machine_without_a_seed_in_common_nothing_is_decided(tmp_path):
