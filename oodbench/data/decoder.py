@@ -135,8 +135,9 @@ def examine(path: Path) -> Examined:
         picture = Image.open(io.BytesIO(content), formats=FORMATS)
         kind = f"{picture.format} {picture.width}x{picture.height}"
         picture.draft("RGB", (1, 1))
-        shown = picture if picture.mode == "L" else _rgb(picture)
-        pixels = np.asarray(shown)[None] if shown.mode == "L" else np.asarray(shown).transpose(2, 0, 1)
+        rows = np.asarray(picture)[..., None] if picture.mode == "L" else np.asarray(_rgb(picture))
+        is_gray = bool((rows == rows[..., :1]).all())  # which many programs save in color
+        pixels = (rows[..., :1] if is_gray else rows).transpose(2, 0, 1)
         return Examined(hashlib.sha256(content).digest(), len(content), kind, row_digests.of_row(pixels))
 
 

@@ -214,7 +214,8 @@ def test_id_images_given_as_semantic_are_refused_under_the_name_that_was_typed()
     refused([*without(EVALUATE, "--semantic"), "--semantic", "folder:id"], "'folder:id' holds the ID images themselves")
     Path("copies").mkdir()
     for number, file in enumerate(sorted(Path("id").rglob("*.png"))[:20]):
-        Image.open(file).save(f"copies/{number}.bmp")  # other files, other names, the same pixels
+        kind = ("L", "RGB")[number % 2]
+        Image.open(file).convert(kind).save(f"copies/{number}.bmp")  # other files, other names, the same pixels
     words = [*without(EVALUATE, "--semantic"), "--semantic", "folder:copies"]
     refused(words, "20 of the 20 images of 'folder:copies' are ID images, pixel by pixel; give images of no class")
 
