@@ -439,6 +439,6 @@ def test_a_wrong_normalization_is_doubted_and_a_right_one_is_not():
 def test_evaluate_prints_the_table_on_standard_output_and_a_line_for_each_result_only_if_asked():
     out, err = oodbench(*EVALUATE)[1:]
     assert "MSP" in out and "Next: " not in out and "AUROC" in out
-    assert "Next: oodbench table " in err and "/ msp / seed 0: " not in err
+    assert "Next: oodbench fit " in err and "/ msp / seed 0: " not in err
     verbose = oodbench(*EVALUATE, "--verbose", "--force")
     assert verbose.out == out and "unseen / msp / seed 0: " in verbose.err

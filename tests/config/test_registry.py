@@ -166,7 +166,8 @@ def test_a_plugin_is_grouped_by_what_it_says_it_reads_and_else_stands_with_all_d
     assert_done(smoke(results, "silent,knn,my-scorer,msp", "--plugin", path, "--plugin", other))
     rows = [line.split("|")[1].strip() for line in assert_done(oodbench("table", results)).splitlines() if "|" in line]
     assert [row for row in rows if row][2:] == [
-        "*OOD detection: logits*", "MSP", "my-scorer", "*OOD detection: distances*", "KNN", "*OOD detection*", "silent",
+        "*OOD detection: logits*", "MSP", "my-scorer", "*OOD detection: distances*", "KNN", "*OOD detection: other*",
+        "silent",
     ]  # fmt: skip
     assert "scorer:   my-scorer, which reads logits\n" in assert_done(oodbench("show", "my-scorer", "--plugin", path))
     assert "scorer:   silent\n" in assert_done(oodbench("show", "silent", "--plugin", other))
@@ -583,7 +584,7 @@ def test_a_loss_that_becomes_nan_fails_its_cells_with_the_step_and_the_last_loss
     assert outcome.err.count("/ msp / seed 0: OOD Acc. ") == 2
     table = assert_done(oodbench("table", results))
     assert f") failed: {message}" in table
-    assert "– (" in next(line for line in table.splitlines() if line.startswith("| broken"))
+    assert "–" in next(line for line in table.splitlines() if line.startswith("| broken ("))
     assert "–" not in next(line for line in table.splitlines() if line.startswith("| MSP"))
 
 
