@@ -1,6 +1,9 @@
 """`oodbench demo`: one command from nothing to a table and a page. Here with the preset smoke, which takes a second."""
 
 import dataclasses
+import sys
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 from command_line import assert_done, assert_refused, oodbench
@@ -23,6 +26,7 @@ class Broken(Trainer):
         raise ArithmeticError("no numbers today")
 """
 FAILING = ("msp", "broken")
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +52,18 @@ def test_what_it_leaves_is_a_collection_that_a_run_does_not_count_as_its_own(tmp
     assert {*tmp_path.iterdir()} == {tmp_path / "results"}
     assert_refused(oodbench("table", "results"), "results")
     assert_done(oodbench("table", "results", "--with", "demo"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the script is for Linux")
+def test_at_home_it_leaves_what_the_script_of_clean_environments_lets_pass_and_no_more(tmp_path, monkeypatch):
+    pytest.importorskip("tomllib")  # which the script needs
+    monkeypatch.syspath_prepend(ROOT / "benchmarks" / "from_nothing")
+    paces = import_module("environments").PACES
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("OODBENCH_DATA")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert_done(oodbench("demo"))
+    assert [path for path in (tmp_path / "home").rglob("*") if path.is_file()] == [tmp_path / "home" / paces]
 
 
 def test_a_second_call_shows_the_same_and_computes_nothing(tmp_path):
