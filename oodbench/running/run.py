@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from oodbench import files
+from oodbench.config.contents import FOLDER
 from oodbench.data import availability, store
 from oodbench.errors import UserError
 from oodbench.results.rescore import NotRescored, is_current, rescore
@@ -32,6 +33,9 @@ class DataMissing(UserError):
 def prepare(asked: Request, reporter: Reporter) -> Plan:
     """The plan of a request once its data is there: fetched if missing, left out or refused if it cannot be had."""
     planned = plan(asked)
+    theirs = [problem for name, problem in planned.lacking.items() if name.startswith(FOLDER)]
+    if theirs and not asked.available:
+        raise UserError("; ".join(theirs))  # a slip: nothing brings such a folder, and no other run is what was meant
     problems = dict(planned.lacking)
     if problems and not asked.offline:
         if asked.engine != SLURM:  # whose nodes have other devices

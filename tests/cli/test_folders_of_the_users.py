@@ -104,7 +104,8 @@ def test_sets_that_cannot_be_used_are_refused_before_anything_trains(arguments, 
     folder_of(tmp_path / "odd", each=3)
     (tmp_path / "empty").mkdir()
     given = [argument.format(tmp_path) for argument in arguments]
-    assert_refused(smoke(tmp_path / "results", "msp", *given), message.format(tmp_path))
+    for network in ([], ["--offline"]):
+        assert_refused(smoke(tmp_path / "results", "msp", *given, *network), message.format(tmp_path))
     assert not (tmp_path / "results").exists()
 
 
