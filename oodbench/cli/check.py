@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--against",
         required=True,
         metavar="SOURCE",
-        help="a paper's numbers, openood, a collection such as reference, or another results folder",
+        help="a paper, openood, reference or another results folder",
     )
     parser.add_argument("--no-worse", action="store_true", help="let only differences for the worse count")
     parser.add_argument("--complete", action="store_true", help="fail also where a cell is missing")

@@ -31,9 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"{differences.BASELINE_OF_GIVEN})",
     )
     add_names(parser)
-    parser.add_argument(
-        "--metrics", metavar="METRICS", help=f"metrics in this order (default: {','.join(DEFAULT_METRICS)})"
-    )
+    parser.add_argument("--metrics", metavar="METRICS", help="in this order (default: those of `table`)")
     parser.add_argument(
         "--format",
         default="text",

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--metrics",
         dest="metrics",
         metavar="METRICS",
-        help=f"in this order (default: {','.join(tables.DEFAULT_METRICS)})",
+        help="in this order (default: those that run prints)",
     )
     parser.add_argument("--average", action="store_true", help="show means over settings instead of each setting")
     parser.add_argument("--sort", metavar="METRIC", help="sort all rows by this metric, best first, without groups")
