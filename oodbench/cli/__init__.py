@@ -30,7 +30,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "demo": Command(
         "demo",
-        "run the demo: a table and a page, in about two minutes",
+        "run the demo: a table and a page, in about a minute",
         "It needs no download. After an interruption, the same command resumes; once done, it shows the results again.",
         ("oodbench demo",),
     ),

@@ -284,7 +284,7 @@ def _unlisted(planned: "Plan") -> Iterator[str]:
     counts = {word: _count(range(n), word.removeprefix("all-")[:-1]) for word, n in planned.unlisted.items()}
     if counts:
         more = " and ".join(f"{count} (--methods {word})" for word, count in counts.items())
-        yield f"Also fit this suite: {more}"
+        yield f"More methods for `oodbench run`: {more}"
 
 
 def _describe(asked: Request) -> int:
