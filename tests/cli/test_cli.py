@@ -21,6 +21,7 @@ from oodbench.config.registry import Registry
 from oodbench.config.suite import load, suite_files
 from oodbench.data import store
 from oodbench.data.stored import Obtained
+from oodbench.report.tables import DEFAULT_METRICS
 from oodbench.results.metrics import METRICS
 
 SUITE = ("run", "--suite", "digits-c")
@@ -336,7 +337,8 @@ def test_a_run_says_what_it_does_and_ends_in_the_table_and_the_next_command(fini
         f"digits-c-smoke: 4 cells, 0 done already, 4 to run in 1 training; results go to {results}\n[1/1] erm, seed 0\n"
     )
     assert re.search(r"^  epoch 3/3, loss \d\.\d{4}, [\d,]+ images/s$", out, re.MULTILINE)
-    cells = r"^  (.+ / .+ / seed 0): OOD Acc\. \d+\.\d\d, ID Acc\. \d+\.\d\d, FPR \d+\.\d\d, AUROC \d+\.\d\d$"
+    numbers = ", ".join(rf"{re.escape(METRICS[name].title)} \d+\.\d\d" for name in DEFAULT_METRICS)
+    cells = rf"^  (.+ / .+ / seed 0): {numbers}$"
     assert re.findall(cells, out, re.MULTILINE) == [
         f"{setting} / {method} / seed 0" for method in ("msp", "knn") for setting in ("unseen-digits", "photo-patches")
     ]
@@ -512,7 +514,7 @@ def test_an_empty_results_folder_and_a_file_in_its_place_are_told(tmp_path):
 
 
 def test_every_format_shows_every_cell(results):
-    metrics = ["covariate_acc", "id_acc", "fpr95", "auroc"]
+    metrics = [*DEFAULT_METRICS]
     markdown = assert_done(oodbench("table", results))
     assert assert_done(oodbench("table", results, "--format", "markdown")) == markdown
     assert (
@@ -520,13 +522,13 @@ def test_every_format_shows_every_cell(results):
         and "| *OOD detection: distances*" in markdown
         and "| KNN " in markdown
     )
-    for title in ("**OOD Acc. ↑**", "**ID Acc. ↑**", "**FPR ↓**", "**AUROC ↑**"):
+    for title in ("**OOD Acc. ↑**", "**ID Acc. ↑**", "**FPR ↓**", "**AUROC ↑**", "**Cov. flagged ↓**"):
         assert markdown.count(title) == 3  # two settings and their average
     latex = assert_done(oodbench("table", results, "--format", "latex"))
     assert r"\toprule" in latex and r"\textbf{AUROC}$\uparrow$" in latex and latex.isascii()
     rows = list(csv.DictReader(io.StringIO(assert_done(oodbench("table", results, "--format", "csv")))))
     records = json.loads(assert_done(oodbench("table", results, "--format", "json")))
-    assert len(rows) == len(records) == 24 and [row["metric"] for row in rows[:4]] == metrics
+    assert len(rows) == len(records) == 30 and [row["metric"] for row in rows[:5]] == metrics
     stored = {(r.setting, r.method): r.metrics for r in read_results(results)}
     for method in {method for _, method in stored}:
         both = [stored[setting, method] for setting in ("unseen-digits", "photo-patches")]

@@ -271,7 +271,7 @@ def test_grey_suites_of_one_strength_are_shown(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (("digits",), ["unknown suite 'digits'", "did you mean 'digits-c'"]),
+        (("digit-c",), ["unknown suite 'digit-c'", "did you mean 'digits-c'"]),
         (("digits-c", "--corruption", "blurr"), ["unknown corruption 'blurr'; did you mean 'blur'"]),
         (("digits-c", "--corruption", "fog"), ["unknown corruption 'fog'", "known: all, blur, contrast"]),
         (("digits-c", "--corruption", "all", "--severity", "6"), ["severity 6 does not exist; choose 1 to 5"]),
@@ -283,7 +283,7 @@ def test_grey_suites_of_one_strength_are_shown(monkeypatch):
         (("digits-c", "--out", "sheet.jpg"), ["'sheet.jpg' is not the name of a PNG file; end it in .png"]),
         (("cifar10-c", "--corruption", "fog"), ["'cifar10' is", "oodbench data get cifar10"]),
         (("cifar10-c",), ["'cifar10' is missing; get it with: oodbench data get cifar10"]),
-        ((), ["the following arguments are required: SUITE"]),
+        ((), ["the following arguments are required: NAME"]),
     ],
 )
 def test_what_cannot_be_shown_is_told_in_one_line_and_nothing_is_written(arguments, parts):
