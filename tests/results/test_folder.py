@@ -194,7 +194,7 @@ def test_a_run_never_counts_a_result_of_a_collection_as_done(tmp_path):
 def test_the_repository_s_results_are_a_collection_and_what_makes_the_demo_s_knows_to_make_one():
     root = Path(__file__).parents[2]
     assert (root / "results" / "reference" / "COLLECTION").read_text() == "reference\n"
-    assert "\t$(BIN)/oodbench demo --results results\n" in (root / "Makefile").read_text()  # see cli/test_demo.py
+    assert " $(BIN)/oodbench demo --results results\n" in (root / "Makefile").read_text()  # see cli/test_demo.py
 
 
 def closed(monkeypatch, folder, code=errno.EACCES):
