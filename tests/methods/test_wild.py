@@ -2,7 +2,9 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -29,7 +31,7 @@ from oodbench.learning.constraints import (
 from oodbench.learning.functional import energy, forward_both, frozen_batch_norm, gradient_norm
 from oodbench.learning.loop import Failed, Loop
 from oodbench.learning.outputs import forward
-from oodbench.learning.tuning import after_largest_drop, flagged_share
+from oodbench.learning.tuning import after_largest_drop, flagged_share, out_share
 from oodbench.results.metrics import auroc
 from oodbench.running.trained import build_model, training_data
 from oodbench.seeds import derive
@@ -537,21 +539,34 @@ def test_without_a_drop_that_stands_out_the_smallest_margin_is_kept():
     assert after_largest_drop([0.1, 0.2, 0.3], images=10_000) == 0
 
 
+class Fixed(torch.nn.Module):
+    """Of an image that is one number, the one logit is that number: E = -logit."""
+
+    device = CPU
+
+    def features(self, x):
+        return x.flatten(1)
+
+    def head(self, x):
+        return x * 255
+
+
+def images_of(*values):
+    return torch.tensor(values, dtype=torch.uint8).view(-1, 1, 1, 1)
+
+
 def test_the_flagged_share_by_hand():
     """20 ID energies -20 ... -1: position floor(.95 * 20) = 19 holds -1; of the mixed ones, 3 of 4 are at or above."""
+    assert flagged_share(Fixed(), images_of(*range(1, 21)), images_of(0, 1, 1, 7)) == 0.75
 
-    class Fixed(torch.nn.Module):
-        device = CPU
 
-        def features(self, x):
-            return x.flatten(1)
-
-        def head(self, x):  # one logit: E = -logit
-            return x * 255
-
-    images = lambda values: torch.tensor(values, dtype=torch.uint8).view(-1, 1, 1, 1)  # noqa: E731
-    share = flagged_share(Fixed(), images(list(range(1, 21))), images([0, 1, 1, 7]))
-    assert share == 0.75
+def test_the_threshold_of_out_share_is_that_of_the_images_it_names():
+    """Where all are there, too: validation images flag what lies above -5, test images what lies above -2."""
+    labelled = Split(images_of(0), torch.tensor([0]))
+    validation, test, mixed = images_of(5, 5, 5), images_of(2, 2, 2), images_of(1, 3, 4, 9)
+    data = Data(labelled, 2, id_validation=validation, id_test=test, mixed_validation=mixed)
+    assert out_share(Fixed(), data) == out_share(Fixed(), data, "validation") == 0.75
+    assert out_share(Fixed(), data, "test") == 0.25
 
 
 @pytest.mark.parametrize("threshold", ["validation", "test"])
@@ -656,6 +671,32 @@ def test_irm_s_closed_form_equals_the_gradient_of_a_scale():
     scale = torch.ones((), dtype=torch.double, requires_grad=True)
     (expected,) = torch.autograd.grad(F.cross_entropy(scale * logits, y), scale)
     assert irm.scale_gradient(logits, y).item() == pytest.approx(expected.item())
+
+
+def test_irm_s_penalty_is_what_even_rows_say_times_what_odd_rows_say():
+    """Two independent estimates of a derivative in each environment, whose product may be below 0."""
+    irm = __import__("sys").modules[method("irm").__module__]
+    logits = torch.randn(10, 4, dtype=torch.double, generator=torch.Generator().manual_seed(2))
+    y = torch.arange(10) % 4
+
+    def slope(rows):
+        scale = torch.ones((), dtype=torch.double, requires_grad=True)
+        return torch.autograd.grad(F.cross_entropy(scale * logits[rows], y[rows]), scale)[0].item()
+
+    risk, penalty = irm.risk_and_penalty(logits, y, 2)
+    own = [slope([0, 2, 4]) * slope([1, 3]), slope([5, 7, 9]) * slope([6, 8])]
+    assert penalty.item() == pytest.approx(sum(own) / 2) and min(own) < 0
+    assert risk.item() == pytest.approx(F.cross_entropy(logits, y).item())
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_vrex_adds_the_variance_over_the_environments_at_hand(count):
+    logits, y = torch.randn(12, 3, generator=torch.Generator().manual_seed(0)), torch.arange(12) % 3
+    loop = SimpleNamespace(step=60, steps_in_all=100, record=lambda **_: None)
+    loss = method("vrex")(penalty=7.0, warmup=10).loss_across(lambda x: x, Batch(logits, y, None, None), count, loop)
+    probabilities = np.exp(logits.double().numpy())
+    costs = -np.log(probabilities[range(12), y] / probabilities.sum(axis=1)).reshape(count, -1).mean(axis=1)
+    assert loss.item() == pytest.approx(costs.mean() + 7 * ((costs - costs.mean()) ** 2).sum() / count, rel=1e-5)
 
 
 @pytest.mark.parametrize(
