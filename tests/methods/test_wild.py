@@ -664,6 +664,22 @@ def test_methods_that_compare_environments_refuse_one(name):
         method(name)(environments="nonsense")
 
 
+def test_mixup_mixes_the_labels_as_it_mixes_the_images():
+    """Of images that are unit vectors, the mixtures themselves say whom they are of, and how much of each."""
+    y, seen = torch.tensor([0, 1, 2, 2, 1, 0]), []
+    logits = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
+
+    def model(x):
+        seen.append(x)
+        return x @ logits
+
+    torch.manual_seed(1)
+    loss = method("mixup")().loss(model, Batch(torch.eye(6), y, None, None))
+    (mixed,) = seen
+    assert ((mixed > 0.01) & (mixed < 0.99)).any() and torch.allclose(mixed.sum(dim=1), torch.ones(6))
+    torch.testing.assert_close(loss, F.cross_entropy(mixed @ logits, mixed @ F.one_hot(y).float()))
+
+
 def test_irm_s_closed_form_equals_the_gradient_of_a_scale():
     irm = __import__("sys").modules[method("irm").__module__]
     logits = torch.randn(7, 4, dtype=torch.double, generator=torch.Generator().manual_seed(0))
