@@ -73,6 +73,7 @@ class SCONE(Trainer):
         every = None if self.every == "epoch" else self.every
         for record in loop.epochs(model, data, loss, limits.modules, decay, head_lr, every):
             record |= limits.update(model)
+        loop.notes["constraints"] = limits.met(loop.log)
         unfinished = limits.unfinished(loop.log)
         if unfinished is not None:
             loop.notes["not_converged"] = unfinished

@@ -1,6 +1,6 @@
 """What a results folder holds, to be compared to the bit with another."""
 
-import numpy as np
+from result_files import arrays_of
 
 from oodbench.results.folder import read_folder
 
@@ -11,7 +11,6 @@ def content(folder):
     assert not problems
     found = {}
     for result in results:
-        with np.load(result.path.with_suffix(".npz")) as arrays:
-            scores = {name: (array.dtype.str, array.tobytes()) for name, array in arrays.items()}
-        found[result.path.relative_to(folder)] = (result.status, result.metrics, result.weights, scores)
+        place = result.path.relative_to(folder)
+        found[place] = (result.status, result.metrics, result.weights, arrays_of(result))
     return found

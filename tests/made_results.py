@@ -10,7 +10,8 @@ from oodbench.config.contents import NONE, Column, Contents, Defaults, NetworkCh
 from oodbench.config.recipe import Recipe
 from oodbench.config.registry import YOUR_NETWORK, Registry
 from oodbench.results.metrics import Scored, evaluate
-from oodbench.results.result import ComponentRun, Config, DataRead, GivenRun, MethodRun, Result, write
+from oodbench.results.result import ComponentRun, Config, DataRead, GivenRun, MethodRun, Result
+from oodbench.results.stored import write
 
 CARDS = Registry().cards
 DETECTION, GROUP = "OOD detection", "Learning with wild data"
@@ -97,9 +98,7 @@ def with_scores(result, folder, id_correct, covariate_correct=None, id_scores=No
         scores = {name: each for name, each in scores.items() if getattr(ran, name, None) != NONE}
     path = folder / result.suite_label / result.setting / result.method / f"seed{result.seed}-{result.variant}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    made = replace(result, metrics=evaluate(**scores))
-    write(made, path, scores, [])
-    return replace(made, path=path)
+    return write(replace(result, metrics=evaluate(**scores)), path, scores, [])
 
 
 def given_run(name="resnet18", **fields):

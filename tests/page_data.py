@@ -4,10 +4,9 @@ import base64
 import gzip
 import json
 import re
-import shutil
-from pathlib import Path
 
-REFERENCE = Path(__file__).parent.parent / "results" / "reference"
+from result_files import REFERENCE as REFERENCE
+from result_files import reference
 
 
 def unpacked(text):
@@ -29,11 +28,5 @@ def chunks_beside(page):
 
 def some_of(suite, folder, methods, seeds=(0, 1, 2)):
     """Committed results of a few methods and seeds, copied."""
-    for setting in sorted(each for each in (REFERENCE / suite).iterdir() if each.is_dir()):
-        for method in methods:
-            for path in sorted((setting / method).glob("*")):
-                if int(re.match(r"seed(\d+)-", path.name)[1]) in seeds:
-                    target = folder / suite / setting.name / method / path.name
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy(path, target)
+    reference(folder, suite, lambda result: result.method in methods and result.seed in seeds)
     return folder

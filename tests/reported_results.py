@@ -8,7 +8,7 @@ from made_results import a_result
 from oodbench.config import suite as suites
 from oodbench.config.suite import Column, Defaults
 from oodbench.report import reported
-from oodbench.results.result import write
+from oodbench.results.stored import write
 
 SHARED = {
     "cifar10-c": ("svhn", {"covariate": "gaussian_noise", "severity": 1, "pi_c": 0.5, "pi_s": 0.1}),

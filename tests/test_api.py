@@ -11,12 +11,12 @@ from command_line import python
 import oodbench
 from oodbench.cli import main
 from oodbench.results.folder import read_folder
-from oodbench.results.result import read_scores
+from oodbench.results.stored import read_scores
 
 
 def numbers(folder):
     return {
-        str(r.path.relative_to(folder)): (r.metrics, r.weights, r.key, read_scores(r.path)["id"].scores.tolist())
+        str(r.path.relative_to(folder)): (r.metrics, r.weights, r.key, read_scores(r)["id"].scores.tolist())
         for r in read_folder(folder)[0]
     }
 

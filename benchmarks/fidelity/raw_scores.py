@@ -6,6 +6,7 @@ python benchmarks/fidelity/raw_scores.py HEAD . --methods scone,knn --suite mnis
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from safetensors.numpy import load_file
 
 METHODS = "erm,mixup,irm,vrex,oe,energy-oe,woods,scone,bn-adapt,vim"
 
@@ -27,9 +29,13 @@ def train(tree: Path, results: Path, arguments: list[str]) -> None:
 def raw_scores(results: Path) -> dict[str, dict[str, np.ndarray]]:
     """By cell, that is by the folders of its file and the seed; the key in the file's name may differ."""
     cells = {}
-    for path in sorted(results.rglob("seed*.npz")):
+    for path in sorted(results.rglob("seed*.npz")):  # of a commit before schema 3
         with np.load(path, allow_pickle=False) as arrays:
             cells[f"{path.parent.relative_to(results)}/{path.stem.split('-')[0]}"] = dict(arrays)
+    for path in sorted(results.rglob("seed*.safetensors")):
+        network = json.loads(path.with_suffix(".json").read_text())["network"]
+        arrays = load_file(path) | load_file(path.parent.parent / f"network-{network}.safetensors")
+        cells[f"{path.parent.relative_to(results)}/{path.stem.split('-')[0]}"] = arrays
     return cells
 
 

@@ -20,7 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from campaign import Trial
 from safetensors.numpy import load_file
@@ -222,7 +221,7 @@ def _while_open(whole: Whole, place: Path, chance: random.Random) -> str:
 
 
 def _before_json(whole: Whole, place: Path, chance: random.Random) -> str:
-    suffix, renamed = chance.choice([(".npz", True), (".jsonl", True), (".json", False)])
+    suffix, renamed = chance.choice([(".safetensors", True), (".jsonl", True), (".json", False)])
     nth = chance.randint(1, whole.events.count(suffix))
     _killed(Run(whole.command, place, partial(_kill_at_rename, suffix, nth, renamed)))
     return f"{'after' if renamed else 'before'} {suffix} number {nth}"
@@ -329,10 +328,7 @@ def _contents(folder: Path) -> dict[str, Any]:
 def _plain(path: Path, result: Any) -> Any:
     if result is not None:
         return {name: value for name, value in vars(result).items() if name not in PASSING}
-    if path.suffix == ".npz":
-        with np.load(path) as arrays:
-            return {name: (str(array.dtype), array.tobytes()) for name, array in arrays.items()}
-    if path.suffix == ".safetensors":  # kept outputs, whose notes have times
+    if path.suffix == ".safetensors":  # the notes of kept outputs have times
         return {name: (str(array.dtype), array.tobytes()) for name, array in load_file(path).items()}
     if path.suffix == ".pt":
         return _bits({**torch.load(path, weights_only=True), "seconds": None, "digest": None})

@@ -29,9 +29,10 @@ from oodbench.data import decoder, npy, store
 from oodbench.data.untrusted import archives, arrays, cifar, matlab
 from oodbench.errors import UserError
 from oodbench.learning.initial_weights import read_weights
+from oodbench.results import raw_scores, schema_2
 from oodbench.results import result as results
 from oodbench.results.metrics import evaluate
-from oodbench.results.result import Unreadable, read_scores
+from oodbench.results.result import Unreadable
 from oodbench.running import execution, plan, request, trained
 from oodbench.running.provenance import weights_digest
 from oodbench.running.workplace import Workplace
@@ -94,10 +95,13 @@ def _of_results() -> list[Kind]:
     stored = sorted(RESULTS.rglob("seed*.json"))
     some = [(path.name, path.read_bytes()) for path in stored[:: max(len(stored) // 4, 1)]]
     packed = [("r.npz", _raw_scores(save)) for save in (np.savez, np.savez_compressed)]
+    arrays = np.load(io.BytesIO(packed[0][1]))
+    of_today = [("r.safetensors", raw_scores.packed({name: arrays[name] for name in arrays}))]
     unreadable = (Unreadable,)
     return [
         Kind("result files", 0.12, some, (in_bytes, in_json), lambda path: _nothing(results.read(path)), unreadable),
-        Kind("raw scores", 0.12, packed, (in_bytes, in_a_member), _measured, (*unreadable, FileNotFoundError)),
+        Kind("raw scores", 0.06, of_today, (in_bytes,), _measured, unreadable),
+        Kind("raw scores of schema 2", 0.06, packed, (in_bytes, in_a_member), _measured, unreadable),
     ]
 
 
@@ -115,7 +119,11 @@ def _raw_scores(save: Callable[..., None]) -> bytes:
 
 
 def _measured(path: Path) -> str | None:
-    metrics = evaluate(**read_scores(path))
+    if path.suffix == ".npz":
+        scores = schema_2.read_scores(path)
+    else:
+        scores = raw_scores.by_split(raw_scores.unpacked(path.read_bytes()))
+    metrics = evaluate(**scores)
     return None if all(0 <= value <= 1 for value in metrics.values()) else f"metrics out of range: {metrics}"
 
 

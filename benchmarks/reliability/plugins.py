@@ -23,6 +23,7 @@ import torch
 from campaign import Trial
 from forks import HUNG, Forks
 from hostile import NETWORK, Plugin, plugins
+from safetensors.numpy import load_file
 
 SUITE = """\
 title: A few digits
@@ -44,7 +45,7 @@ WITH_TRAINER = OTHERS.replace("mixup,", "mixup,hostile+odin,")  # ODIN sees ever
 WITH_SCORER = OTHERS.replace("msp,", "msp,hostile,")
 HOSTILE = "hostile"  # begins the name of the plugin's cell
 ITS_OWN = ("out.txt", "err.txt", "hostile.py", "results")  # of a trial's folder
-PASSING = ("commit", "seconds", "written")  # of a result, other each time
+PASSING = ("commit", "seconds", "written", "digest")  # of a result, other each time
 LINE = 2000  # letters of a line that a person would still read
 SECONDS = 60  # of a run that takes one
 
@@ -93,7 +94,7 @@ class _Bench:
         for name, cell in _cells(results).items():
             if not name.startswith(HOSTILE):
                 numbers[name] = {key: value for key, value in cell.items() if key not in PASSING}
-        for path in results.glob("*/*/*/*.npz"):
+        for path in results.glob("*/*/*/*.safetensors"):
             if not path.parent.name.startswith(HOSTILE):
                 numbers[f"{path.parent.name}'s scores"] = _arrays(path)
                 numbers[f"{path.parent.name}'s log"] = path.with_suffix(".jsonl").read_bytes()
@@ -210,8 +211,7 @@ def _refuse(word: str) -> None:
 
 
 def _arrays(path: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
-    with np.load(path) as arrays:
-        return {name: _bits(array) for name, array in arrays.items()}
+    return {name: _bits(array) for name, array in load_file(path).items()}
 
 
 def _bits(array: Any) -> tuple[str, tuple[int, ...], bytes]:
@@ -224,14 +224,13 @@ def _own_files(results: Path) -> list[Path]:
 
 def _own_scores(results: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
     """Of the plugin's cell; nothing if it failed."""
-    arrays = [_arrays(path) for path in _own_files(results) if path.suffix == ".npz"]
+    arrays = [_arrays(path) for path in _own_files(results) if path.suffix == ".safetensors"]
     return arrays[0] if arrays else {}
 
 
 def _bytes(results: Path) -> dict[str, bytes]:
-    return {
-        str(path): path.read_bytes() for path in results.rglob("*") if path.suffix in (".json", ".jsonl", ".npz", ".pt")
-    }
+    kinds = (".json", ".jsonl", ".safetensors", ".pt")
+    return {str(path): path.read_bytes() for path in results.rglob("*") if path.suffix in kinds}
 
 
 def _difference(one: Any, other: Any) -> str:

@@ -11,7 +11,7 @@ import random
 import zipfile
 from pathlib import Path
 
-from damage import in_a_member, in_bytes, in_json
+from damage import in_bytes, in_json
 
 from oodbench import api, digests
 from oodbench.data.untrusted import plain_zip
@@ -48,8 +48,8 @@ def archive(folder: Path, canary: Path) -> bytes:
 def in_a_file(content: bytes, chance: random.Random) -> bytes:
     """One file of it damaged as its kind is, and digests that fit."""
     files = _files(content)
-    name = chance.choice([*files, *(each for each in files if each.endswith((".json", ".npz")))])
-    damages = {".json": (in_json, in_json, in_bytes), ".npz": (in_a_member, in_bytes)}
+    name = chance.choice([*files, *(each for each in files if each.endswith((".json", ".safetensors")))])
+    damages = {".json": (in_json, in_json, in_bytes)}
     files[name] = chance.choice(damages.get(Path(name).suffix, (in_bytes,)))(files[name], chance)
     if chance.random() < 0.1:
         files[name + "x"] = files.pop(name)

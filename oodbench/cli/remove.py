@@ -8,7 +8,8 @@ from pathlib import Path
 from oodbench.cli.confirmation import agreed
 from oodbench.cli.reading import report_problems
 from oodbench.errors import UserError, unknown
-from oodbench.results import folder as folders
+from oodbench.results import pack, stored
+from oodbench.results.folder import read_folder
 from oodbench.results.result import Result
 
 FILTERS: dict[str, Callable[[Result], str]] = {  # option, and what of a result it must equal
@@ -39,8 +40,10 @@ def main(given: argparse.Namespace) -> int:
     if not given.failed and not any(getattr(given, name) for name in FILTERS):
         options = ", ".join(f"--{name}" for name in FILTERS)
         raise UserError(f"all of '{folder}' would be deleted; say which cells with {options} or --failed")
-    results, problems = folders.read_folder(folder)
+    pack.refuse(folder, "delete the file, or name a folder")
+    results, problems = read_folder(folder)
     report_problems(problems)
+    results = [result for result in results if result.pack is None]
     chosen = _chosen(results, given)
     if not chosen:
         print(f"nothing to remove: no cell in '{folder}' fits")
@@ -73,8 +76,7 @@ def _check(kind: str, wanted: Iterable[str], known: set[str]) -> None:
 
 
 def _remove(results: list[Result], folder: Path) -> None:
-    for result in results:
-        try:
-            folders.remove(result, folder)
-        except OSError as error:
-            raise UserError(f"cannot delete '{error.filename}': {error.strerror}; fix permissions") from None
+    try:
+        stored.remove(results, folder)
+    except OSError as error:
+        raise UserError(f"cannot delete '{error.filename}': {error.strerror}; fix permissions") from None

@@ -8,6 +8,7 @@ from pathlib import Path
 from oodbench.cli.reading import report_problems
 from oodbench.config import identity
 from oodbench.errors import UserError
+from oodbench.results import pack
 from oodbench.results.folder import read_folder
 from oodbench.results.rescore import NotRescored, rescore
 from oodbench.results.result import Result
@@ -28,8 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(given: argparse.Namespace) -> int:
     """0 if every result has the metrics of today, 1 if some cannot be computed again."""
+    pack.refuse(Path(given.folder), "rescore the folder that it was made of, and pack it again")
     results, problems = read_folder(Path(given.folder))
     report_problems(problems)
+    results = [result for result in results if result.pack is None]
     if not results:
         raise UserError(f"there are no results in '{given.folder}' to rescore; name another folder")
     counts = _Counts()

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from oodbench.errors import UserError
+from oodbench.results import pack
 from oodbench.results.metrics import METRICS
+from oodbench.results.pack import is_pack
 from oodbench.results.result import ComponentRun, Config, GivenRun, Result, Unreadable, read
 from oodbench.running.repeat import command
 
@@ -13,8 +15,14 @@ FEW = 10  # so many outputs of a network are listed
 
 
 def read_result(path: Path) -> Result:
+    packed = next((parent for parent in path.parents if is_pack(parent)), None)
     try:
-        return read(path)
+        if packed is None:
+            return read(path)
+        found = {result.path: result for result in pack.read(packed)[0]}
+        if path not in found:
+            raise Unreadable("the pack has no such result")
+        return found[path]
     except Unreadable as reason:
         raise UserError(f"'{path}' is no result to show: {reason}") from None
 

@@ -25,9 +25,10 @@ from oodbench.report.verdicts import RAW_SCORES, Uncertainty, Verdict, judged
 from oodbench.results.ledger import Ledger, Place, as_ledger
 from oodbench.results.measurement import Runs
 from oodbench.results.metrics import METRICS
-from oodbench.results.raw_scores import Unreadable, read_scores
+from oodbench.results.raw_scores import Unreadable
 from oodbench.results.result import GivenRun, Result
 from oodbench.results.selection import by_protocol, select
+from oodbench.results.stored import read_scores
 
 
 @dataclass(frozen=True)
@@ -212,10 +213,9 @@ def _raw_scores(place: tuple[str, str, str, str, str], ours: Runs | None, theirs
 
 def _arrays(result: Result) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
     """The type, shape and bytes of every array beside a result."""
-    assert result.path is not None
     return {
         f"{split}_{each.name}": (array.dtype.str, array.shape, array.tobytes())
-        for split, scored in read_scores(result.path).items()
+        for split, scored in read_scores(result).items()
         for each in fields(scored)
         if (array := getattr(scored, each.name)) is not None
     }

@@ -14,12 +14,12 @@ from textwrap import shorten
 
 from oodbench.config.cards import PACKAGE
 from oodbench.errors import UserError
+from oodbench.results import pack
 from oodbench.results.result import OUTPUTS, WEIGHTS, Result, Unreadable, read
 from oodbench.user_files import TEXT_LIMIT, read_regular
 
 COLLECTION = "COLLECTION"  # the name of the file
 SUBMISSION = "submission.json"  # describes results that others have sent, and is none itself
-SUFFIXES = (".json", ".npz", ".jsonl")  # of the files of a cell
 LARGE = (WEIGHTS, OUTPUTS)  # folders that hold no results, and that many a user moves to another disk and links
 NAMED = 3  # so many of what was skipped a warning names; it counts the others
 REFERENCE, DEMO, COMMUNITY = "reference", "demo", "community"
@@ -49,6 +49,7 @@ class _Listing:
     """The JSON files of a folder, the collections below it, whose files are not among them, and what hides others."""
 
     files: list[Path] = field(default_factory=list)
+    packs: list[Path] = field(default_factory=list)
     collections: dict[Path, str] = field(default_factory=dict)
     problems: dict[Path, str] = field(default_factory=dict)
 
@@ -72,9 +73,16 @@ def read_with(folder: Path, collections: Sequence[str] = ()) -> Reading:
 
 
 def read_folder(folder: Path) -> tuple[list[Result], dict[Path, str]]:
-    """Every result below a folder but not in a collection below it, and what could not be read and why."""
+    """Every result below a folder, in packs too, but not in a collection below it, and what could not be read and why.
+
+    A pack may stand for a folder.
+    """
     listing = _listed(folder)
     results, problems = [], listing.problems
+    for path in sorted(listing.packs):
+        more, unread = pack.read(path)
+        results += more
+        problems |= unread
     for path in sorted(listing.files):
         try:
             results.append(read(path))
@@ -113,26 +121,11 @@ def roots_of(name: str, folder: Path, otherwise: str = "leave out --with") -> li
     return roots
 
 
-def link_among(path: Path) -> str | None:
-    """The name of a file of a result that is a link: in results of others it may lead to any file of the reader's."""
-    return next((each.name for each in map(path.with_suffix, SUFFIXES) if each.is_symlink()), None)
-
-
-def remove(result: Result, folder: Path) -> None:
-    """Delete a cell's result, scores and log, and the folders that this leaves empty. The result goes first: one that
-    exists is complete."""
-    assert result.path is not None
-    for suffix in SUFFIXES:
-        result.path.with_suffix(suffix).unlink(missing_ok=True)
-    for parent in result.path.parents:
-        if parent == folder or any(parent.iterdir()):
-            return
-        parent.rmdir()
-
-
 def _listed(folder: Path) -> _Listing:
     """What is below a folder; nothing that may hold results is passed over in silence."""
     listing = _Listing()
+    if pack.is_pack(folder):
+        return _Listing(packs=[folder])
     try:
         if not folder.is_dir():
             raise UserError(
@@ -183,6 +176,8 @@ def _take(entries: "list[os.DirEntry[str]]", top: Path, listing: _Listing) -> li
             continue
         elif is_file and entry.name.endswith(".json"):
             listing.files.append(path)
+        elif is_file and entry.name.endswith(pack.ENDING):
+            listing.packs.append(path)
         elif not is_folder and entry.name.endswith(".json"):
             listing.problems[path] = "cannot be read: Not a regular file"
     return folders[::-1]

@@ -15,7 +15,8 @@ from oodbench.data import known, lookup
 from oodbench.data.parts import build_parts
 from oodbench.results.folder import reference_results
 from oodbench.results.raw_scores import Unreadable
-from oodbench.results.result import PartRead, Result, read_scores
+from oodbench.results.result import PartRead, Result
+from oodbench.results.stored import read_scores
 
 ROLES = ("id", "covariate", "semantic")
 
@@ -107,11 +108,10 @@ class KnownImages:
 
     def _labels_of(self, example: Result, role: str) -> NDArray[np.int64] | None:
         """As its raw scores have them, each file read once."""
-        assert example.path is not None
         place = (str(example.path), role)
         if place not in self._labels:
             try:
-                self._labels[place] = read_scores(example.path)[role].labels
+                self._labels[place] = read_scores(example)[role].labels
             except (FileNotFoundError, Unreadable, KeyError):
                 self._labels[place] = None
         return self._labels[place]

@@ -1,16 +1,12 @@
 """A result in, the same with the metrics of today out: metrics follow from the raw scores beside it. No torch."""
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
 from oodbench.config import identity
-from oodbench.errors import shown
-from oodbench.files import write_text
-from oodbench.results.metrics import METRICS, Scored, evaluate
-from oodbench.results.result import Result, Unreadable, as_json, read, read_scores
-
-SAME = 1e-9  # by which a metric may differ from what it is computed as: less than one image in any set
+from oodbench.results.metrics import Scored, evaluate
+from oodbench.results.result import Result, Unreadable, read
+from oodbench.results.stored import contents_of, read_scores, write_arrays
 
 
 class NotRescored(Exception):
@@ -29,13 +25,14 @@ def rescore(path: Path, dry_run: bool = False) -> bool:
     before = read(path)
     after = rescored(before)
     if after != before and not dry_run:
-        write_text(path, as_json(after))
+        rewrite(after)
     return after != before
 
 
-def is_current(result: Result) -> bool:
-    """Whether its metrics are of today's version; a cell that failed has none to renew."""
-    return result.status != "ok" or result.metrics_version == identity.version_of("metrics")
+def rewrite(result: Result) -> Result:
+    """Write a result that was read from a file there again, with all that lies beside it, in today's schema."""
+    assert result.path is not None
+    return write_arrays(result, result.path, *contents_of(result))
 
 
 def rescored(result: Result) -> Result:
@@ -44,31 +41,12 @@ def rescored(result: Result) -> Result:
     return replace(result, metrics=evaluate(**scores), metrics_version=identity.version_of("metrics"))
 
 
-def contradiction(result: Result, scores: dict[str, Scored]) -> str | None:
-    """How its metrics, which must be of today's version, differ from what its raw scores give; None if they do not."""
-    try:
-        measured = evaluate(**scores)
-    except ValueError as error:
-        return str(error)
-    strange = [name for name in METRICS if (name in measured) != (name in result.metrics)]
-    strange += [name for name in result.metrics if name not in METRICS]
-    if strange:
-        return f"{shown(strange[0])} is missing, or cannot be computed from the raw scores"
-    stored = result.metrics
-    wrong = [n for n, value in measured.items() if not math.isclose(value, stored[n], rel_tol=0.0, abs_tol=SAME)]
-    if not wrong:
-        return None
-    name, more = wrong[0], f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    return f"{name} is {stored[name]:.6g}, and its raw scores give {measured[name]:.6g}{more}"
-
-
 def scores_of(result: Result) -> dict[str, Scored]:
     """The raw scores beside a result, of as many images as it says; `NotRescored` where there are none."""
-    assert result.path is not None
     if result.status != "ok":
         raise NotRescored("it failed and has no scores")
     try:
-        scores = read_scores(result.path)
+        scores = read_scores(result)
     except FileNotFoundError:
         raise NoScores("it has no raw scores") from None
     except Unreadable as reason:

@@ -1,13 +1,10 @@
-"""Results: one JSON file per cell, its raw scores beside it. Reading is strict. Imports no torch.
+"""Results: one JSON file per cell, which names the digest of its own content. Reading is strict. Imports no torch.
 
-Folder: <results>/<suite>[-<preset>]/<setting>/<method>/seed<seed>-<key>.json, with .npz (raw scores) and .jsonl
-(training log) of the same name. The fields are described in docs/results.md.
+The fields are described in docs/results.md; what lies beside the file is the business of `stored`.
 """
 
 import json
-import os
 import re
-from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -16,27 +13,28 @@ from textwrap import shorten
 from typing import Any, Literal, get_type_hints
 
 import msgspec
-import numpy as np
 
+from oodbench import digests
+from oodbench.config import identity
 from oodbench.config.cards import BUDGET
 from oodbench.config.recipe import Recipe
 from oodbench.config.registry import LABELS, changed_words
 from oodbench.config.schema import Misfit, conform, spell
 from oodbench.config.suite import Contents, Setting, Suite
-from oodbench.files import CannotWrite, write_atomically, write_bytes, write_text
-from oodbench.results import summary
+from oodbench.results import schema_2, summary
 from oodbench.results.given_run import GivenRun as GivenRun
-from oodbench.results.metrics import Scored
 from oodbench.results.raw_scores import Unreadable as Unreadable
-from oodbench.results.raw_scores import read_scores as read_scores
 from oodbench.user_files import read_regular
 
-SCHEMA = 2
+SCHEMA = 3
+# The fields that schema 2 did not have.
+SINCE_3 = ("arrays", "chain", "constraints", "network", "precision", "ranks", "request", "training_path")
+DIGEST = re.compile(rb'\n "digest": "([0-9a-f]{16})",')  # as `as_json` writes it; one deeper inside is indented more
 RESULT_LIMIT = 2**28  # bytes of a file; the largest of ours has 100,000
 WEIGHTS = "weights"  # the folder of cached weights inside a results folder
 OUTPUTS = "outputs"  # and that of outputs that were to be kept
 WILD_MIXTURE = "the wild mixture"  # what takes the place of outliers where there is no auxiliary set
-NOT_STORED = ("path", "collection")  # what a reader knows and the file does not say
+NOT_STORED = ("path", "collection", "pack")  # what a reader knows and the file does not say
 
 
 @dataclass(frozen=True)
@@ -149,6 +147,25 @@ class EpochAccuracies:
 
 
 @dataclass(frozen=True)
+class ConstraintRun:
+    """What a training was to keep at or below a limit, as its labeled images had it in the end."""
+
+    name: str
+    value: float
+    limit: float
+    met: bool  # as the trainer tells it, which may allow for chance
+
+
+@dataclass(frozen=True)
+class PathPoint:
+    """What the network was at a step of its training."""
+
+    step: int
+    metrics: dict[str, float]
+    constraints: list[ConstraintRun] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class Result:
     """One cell: what was run and what came out. Every field is described in docs/results.md."""
 
@@ -177,9 +194,18 @@ class Result:
     domain_accuracies: list[EpochAccuracies]
     seconds: dict[str, float]
     written: str
+    request: dict[str, Any] = field(default_factory=dict)  # what was asked for, as a file of requests says it
+    chain: list[str] = field(default_factory=list)  # the code of trainers and scorer, in the order in which they worked
+    precision: str | None = None  # of the arithmetic
+    constraints: list[ConstraintRun] = field(default_factory=list)
+    training_path: list[PathPoint] = field(default_factory=list)
+    arrays: dict[str, str] = field(default_factory=dict)  # the digest of every array, by its name
+    network: str | None = None  # digest of those that all scorers of the network share
+    ranks: bool = False  # whether its scores are kept as joint ranks, as a pack may do
     schema: int = SCHEMA
     path: Path | None = field(default=None, compare=False)  # where it was read from; not stored
     collection: str | None = field(default=None, compare=False)  # that a reader added it from; not stored
+    pack: Path | None = field(default=None, compare=False)  # the file that holds it, if not a folder; not stored
 
     def __repr__(self) -> str:
         return summary.one_line(self)
@@ -196,6 +222,11 @@ class Result:
     @property
     def group(self) -> str:
         return self.config.method.group
+
+    @property
+    def has_current_metrics(self) -> bool:
+        """Whether its metrics are of today's version; a cell that failed has none to renew."""
+        return self.status != "ok" or self.metrics_version == identity.version_of("metrics")
 
     @property
     def draw(self) -> int:
@@ -225,20 +256,26 @@ class Result:
 
 
 @cache
-def _types() -> dict[str, Any]:
+def _types(schema: int) -> dict[str, Any]:
     """The fields of a file and their types."""
-    return {name: type_ for name, type_ in get_type_hints(Result).items() if name not in NOT_STORED}
+    left_out = NOT_STORED if schema == SCHEMA else (*NOT_STORED, *SINCE_3)
+    types = {name: type_ for name, type_ in get_type_hints(Result).items() if name not in left_out}
+    return {**types, "digest": str} if schema == SCHEMA else types
 
 
 @cache
-def _decoder() -> "msgspec.json.Decoder[Any]":
+def _decoder(schema: int) -> "msgspec.json.Decoder[Any]":
     """None of the fields may be missing, and no other be there. What results have in common is left as text."""
     types = get_type_hints(Config)
     texts = [(name, msgspec.Raw) for name in SHARED]
     others = [(each.name, types[each.name], *_default(each)) for each in fields(Config) if each.name not in SHARED]
     config = msgspec.defstruct("StoredConfig", [*texts, *others])
-    stored = {**_types(), "config": config, "data": msgspec.Raw}
+    stored = {**_types(schema), "config": config, "data": msgspec.Raw}
     return msgspec.json.Decoder(msgspec.defstruct("Stored", list(stored.items()), forbid_unknown_fields=True))
+
+
+class _Schema(msgspec.Struct):
+    schema: int
 
 
 def _default(each: "Field[Any]") -> tuple[Any, ...]:
@@ -257,45 +294,8 @@ def file_of(folder: Path, suite: str, setting: str, method: str, seed: int, key:
     return folder / suite / setting / method / f"seed{seed}-{key[:8]}.json"
 
 
-def write(result: Result, path: Path, scores: dict[str, Scored], log: list[dict[str, Any]]) -> None:
-    """Raw scores and log first: a result that exists is complete."""
-    _keep_unreadable(path)
-    if scores:
-        arrays = {
-            f"{split}_{name}": array
-            for split, s in scores.items()
-            for name, array in vars(s).items()
-            if array is not None
-        }
-        write_atomically(path.with_suffix(".npz"), lambda file: np.savez_compressed(file, **arrays), followed=True)
-    if log:
-        write_text(path.with_suffix(".jsonl"), "".join(json.dumps(record) + "\n" for record in log), followed=True)
-    write_text(path, as_json(result))
-
-
-def read_log(path: Path) -> list[dict[str, Any]]:
-    """A record for every epoch of a training; FileNotFoundError without a file, `Unreadable` for what is no log."""
-    try:
-        records = [json.loads(line) for line in read_regular(path, RESULT_LIMIT).splitlines() if line.strip()]
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise Unreadable(f"cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise Unreadable("not the log of a training") from None
-    if not all(isinstance(record, dict) for record in records):
-        raise Unreadable("not the log of a training")
-    return records
-
-
-def place(path: Path, files: Mapping[str, bytes]) -> None:
-    """The files of a result that was written elsewhere, by their suffix; in the same order."""
-    _keep_unreadable(path)
-    for suffix in sorted(files, key=lambda suffix: suffix == path.suffix):
-        write_bytes(path.with_suffix(suffix), files[suffix], followed=suffix != path.suffix)
-
-
 def as_json(result: Result) -> str:
+    """With the digest of all else in it."""
     values = asdict(result)
     for name in NOT_STORED:
         del values[name]
@@ -306,69 +306,75 @@ def as_json(result: Result) -> str:
         del suite["groups"]
     if values["config"]["given"] is None:
         del values["config"]["given"]
+    return _canonical({**values, "schema": SCHEMA, "digest": digests.of_text(_canonical({**values, "schema": SCHEMA}))})
+
+
+def _canonical(values: dict[str, Any]) -> str:
     return json.dumps(values, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
-def _keep_unreadable(path: Path) -> None:
-    """A file that stands where the result goes, but is none, is moved aside and not lost."""
-    try:
-        if path.exists() and not _is_readable(path):
-            aside, n = path.with_suffix(".json.unreadable"), 1
-            while aside.exists():
-                aside, n = path.with_suffix(f".json.unreadable{n}"), n + 1
-            os.replace(path, aside)
-    except OSError as error:
-        raise CannotWrite(
-            f"cannot write '{path}': {error.strerror}; fix permissions or choose another folder"
-        ) from None
-
-
-def _is_readable(path: Path) -> bool:
-    try:
-        read(path)
-    except Unreadable:
-        return False
-    return True
+def _is_untouched(content: bytes, digest: str) -> bool:
+    """Whether its values are those that were written, whatever a program has done to spaces and order since."""
+    if digests.of_bytes(DIGEST.sub(b"", content, count=1)) == digest:
+        return True
+    values = json.loads(content)
+    del values["digest"]
+    return digests.of_text(_canonical(values)) == digest
 
 
 def read(path: Path) -> Result:
+    """The result in a file; `Unreadable` for whatever is none, or is not what was written."""
     try:
         content = read_regular(path, RESULT_LIMIT)
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}") from None
+    result = from_json(content, path)
+    if result.schema == schema_2.SCHEMA and result.has_current_metrics:
+        schema_2.check(path, content, result.metrics)
+    return result
+
+
+def from_json(content: bytes, path: Path) -> Result:
+    """The result that a file of this path has as its content."""
+    content = content.removeprefix(b"\xef\xbb\xbf")
     try:
-        stored = _decoder().decode(content.removeprefix(b"\xef\xbb\xbf"))
+        schema = msgspec.json.decode(content, type=_Schema).schema
+        if schema not in (SCHEMA, schema_2.SCHEMA):
+            raise Unreadable(_reason(content, ""))
+        stored = _decoder(schema).decode(content)
         values = {name: getattr(stored, name) for name in stored.__struct_fields__}
         shared = {name: _shared(type_, bytes(getattr(stored.config, name))) for name, type_ in SHARED.items()}
         given = {name: getattr(stored.config, name) for name in stored.config.__struct_fields__}
         values |= {"config": Config(**{**given, **shared}), "data": _shared(DataRead, bytes(stored.data))}
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        if schema == SCHEMA and not _is_untouched(content, values.pop("digest")):
+            raise Unreadable("edited after it was written: its digest is that of other content")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise Unreadable(_reason(content, str(error))) from None
-    if stored.schema != SCHEMA:
-        raise Unreadable(_reason(content, ""))
     return Result(**values, path=path)
 
 
 def _reason(content: bytes, problem: str) -> str:
     """Why a file is not a result, in words."""
     try:
-        values = json.loads(content.decode("utf-8-sig"))
+        values = json.loads(content)
         json.dumps(values, ensure_ascii=False).encode()  # \ud800 is JSON, but not text
     except (ValueError, RecursionError):
         return "truncated, or not JSON"
     if not isinstance(values, dict) or type(values.get("schema")) is not int or "variant" not in values:
         return "not an oodbench result"
-    if values["schema"] > SCHEMA:
-        return f"written by a newer oodbench (schema {values['schema']}, this one reads {SCHEMA}); upgrade oodbench"
-    if values["schema"] == 1:
+    schema = values["schema"]
+    if schema > SCHEMA:
+        return f"written by a newer oodbench (schema {schema}, this one reads {SCHEMA}); upgrade oodbench"
+    if schema == 1:
         return "made by oodbench 0.1; run it again, or read it with oodbench 0.1"
-    if values["schema"] != SCHEMA:
+    if schema not in (SCHEMA, schema_2.SCHEMA):
         return f"not a result of schema {SCHEMA}"
-    wrong = [name for name in _types() if name not in values] + sorted(set(values) - set(_types()))
+    types = _types(schema)
+    wrong = [name for name in types if name not in values] + sorted(set(values) - set(types))
     if wrong:
-        return f"not a result of schema {SCHEMA}: missing or unknown field {wrong[0]!r}"
+        return f"not a result of schema {schema}: missing or unknown field {wrong[0]!r}"
     try:
-        for name, type_ in _types().items():
+        for name, type_ in types.items():
             conform(values[name], type_, (name,))
     except Misfit as error:
         problem = f"{spell(error.place)!r}: {error.message}"

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Literal
 
 from oodbench.results import submission
-from oodbench.results.folder import COMMUNITY, SUBMISSION, SUFFIXES, collection_of
+from oodbench.results.folder import COMMUNITY, SUBMISSION, collection_of
 from oodbench.results.result import Unreadable
+from oodbench.results.stored import SUFFIXES, files_of
 
 Standing = Literal["verified", "reported"]
 
@@ -27,7 +28,8 @@ def _is_verified(path: Path, home: Path) -> bool:
     try:
         stated = (home / SUBMISSION).stat()
         verified = _verified_files(home, stated.st_mtime_ns, stated.st_size)
-        for file in (path.with_suffix(suffix) for suffix in SUFFIXES):
+        own = {path.with_suffix(suffix) for suffix in SUFFIXES}
+        for file in own | {*files_of(path).values()}:
             recorded = verified.get(file.relative_to(home).as_posix())
             if recorded != (submission.digest_of(file) if os.path.lexists(file) else None):
                 return False

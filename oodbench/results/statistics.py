@@ -19,8 +19,9 @@ from oodbench.results.draws import Raw, Split
 from oodbench.results.measurement import Measurement, Runs
 from oodbench.results.metrics import METRICS, Metric, Scored
 from oodbench.results.resampling import DRAWS
-from oodbench.results.result import Result, Unreadable, read_scores
+from oodbench.results.result import Result, Unreadable
 from oodbench.results.samples import Interval, Sample
+from oodbench.results.stored import SCORES, read_scores
 
 __all__ = ["DRAWS", "Column", "Difference", "Interval", "Sample", "average", "columns", "compare", "different_pairs",
            "interval", "mean_difference", "not_distinguishable", "ranks"]  # fmt: skip
@@ -216,11 +217,11 @@ def _read(measurement: Measurement) -> _Read | None:
         return None
     parts, place = result.data.parts, f"{result.suite_label}/{result.setting}"
     try:
-        scores = read_scores(result.path)
+        scores = read_scores(result)
     except FileNotFoundError:
         return None
     except Unreadable as reason:
-        file = result.path.with_suffix(".npz")
+        file = result.path.with_suffix(SCORES)
         warnings.warn(f"ignored the raw scores '{file}': {reason}", DamagedScoresWarning, stacklevel=2)
         return None
     rows = {name: len(scored.scores) for name, scored in scores.items()}

@@ -2,7 +2,8 @@
 
     submission.json                     what it claims, and a digest of every other file
     methods/mine.py                     the text of each method that oodbench does not ship
-    <suite>/<setting>/<method>/seed0-1e1b36fe.json, .npz, .jsonl      as in any results folder
+    <suite>/<setting>/<method>/seed0-1e1b36fe.json, .safetensors, .jsonl; <suite>/<setting>/network-….safetensors
+                            as in any results folder
 
 As an archive it is sent; as a folder below `results/community` it stays. Nothing of it is ever imported or run.
 """
@@ -19,6 +20,7 @@ from oodbench import digests
 from oodbench.errors import UserError
 from oodbench.results.folder import SUBMISSION
 from oodbench.results.result import Unreadable
+from oodbench.results.stored import NETWORK_FILE
 from oodbench.user_files import read_regular
 
 SCHEMA = 1
@@ -26,10 +28,11 @@ METHODS = "methods"  # the folder of the methods' files
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}")  # of a submission, which names a folder
 LONGEST_NOTE = 2_000  # letters
 _WORD = r"\w[\w.,=+-]{0,254}"
-_FILE = re.compile(rf"{_WORD}/{_WORD}/{_WORD}/seed\d{{1,19}}-[0-9a-f]{{8}}(\.jsonl?|\.npz)")
+_FILE = re.compile(rf"{_WORD}/{_WORD}/{_WORD}/seed\d{{1,19}}-[0-9a-f]{{8}}(\.jsonl?|\.npz|\.safetensors)")
+_NETWORK = re.compile(rf"{_WORD}/{_WORD}/{NETWORK_FILE.pattern}")
 _METHOD = re.compile(rf"{METHODS}/\w[\w-]{{0,99}}\.py")
 # Bytes that a file may have. The largest results of ours have 100,000, and their raw scores a million.
-LIMITS = {".json": 2**22, ".jsonl": 2**25, ".npz": 2**28}
+LIMITS = {".json": 2**22, ".jsonl": 2**25, ".npz": 2**28, ".safetensors": 2**28}
 METHOD_LIMIT = 2**18
 MANIFEST_LIMIT = 2**24
 
@@ -71,6 +74,8 @@ def limit_of(name: str) -> int | None:
         return MANIFEST_LIMIT
     if _METHOD.fullmatch(name):
         return METHOD_LIMIT
+    if _NETWORK.fullmatch(name):
+        return LIMITS[".safetensors"]
     match = _FILE.fullmatch(name)
     return LIMITS[match[1]] if match else None
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,8 @@ from oodbench.data import known
 from oodbench.errors import UserError, said, shortened, shown
 from oodbench.results.known_images import KnownImages, roles, set_names
 from oodbench.results.metrics import Scored
-from oodbench.results.rescore import NotRescored, contradiction, scores_of
+from oodbench.results.raw_scores import contradiction
+from oodbench.results.rescore import NoScores, NotRescored, scores_of
 from oodbench.results.result import ComponentRun, Result
 from oodbench.running import keys
 from oodbench.running.plan import cell_of
@@ -73,10 +75,35 @@ class CellFindings:
     def holds(self) -> bool:
         return not self.problems
 
+    def as_values(self) -> dict[str, Any]:
+        return {"held": self.held, "problems": self.problems, "unchecked": self.unchecked}
+
 
 def place_of(result: Result) -> str:
     words = [result.suite_label, result.setting, result.method, f"seed {shown(result.seed)}"]
     return shortened(" / ".join([*words, *([f"draw {shown(result.draw)}"] if result.draw else [])]))
+
+
+def check_stored(result: Result) -> CellFindings:
+    """Whether a result of one's own is what was written, and its metrics follow from its raw scores."""
+    found = CellFindings(place_of(result))
+    try:
+        scores = scores_of(result)
+    except NoScores as reason:
+        found.unchecked["metrics"] = str(reason)
+        return found
+    except NotRescored as reason:
+        (found.problems if result.status == "ok" else found.unchecked)["arrays"] = str(reason)
+        return found
+    found.held.append("arrays")
+    words = contradiction(result.metrics, scores) if result.has_current_metrics else None
+    if words is not None:
+        found.problems["metrics"] = words
+    elif result.has_current_metrics:
+        found.held.append("metrics")
+    else:
+        found.unchecked["metrics"] = f"they have version {result.metrics_version}; oodbench rescore computes today's"
+    return found
 
 
 def check_cell(result: Result, context: Context) -> CellFindings:
@@ -109,7 +136,7 @@ def _metrics(sent: _Sent) -> None:
         raise Fails(
             f"they have version {result.metrics_version}, and the current version is {today}; run oodbench rescore"
         )
-    words = contradiction(result, scores)
+    words = contradiction(result.metrics, scores)
     if words is not None:
         raise Fails(words)
 

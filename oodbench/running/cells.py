@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from oodbench import digests
 from oodbench.config import search
@@ -11,6 +12,7 @@ from oodbench.config.recipe import Recipe
 from oodbench.config.registry import Component, MethodSpec
 from oodbench.config.suite import Setting, Suite
 from oodbench.results import result as results
+from oodbench.results.stored import file_of
 from oodbench.running import keys
 
 
@@ -90,6 +92,7 @@ class Cell:
     folder: Path
     marks: Mapping[str, str] = field(default_factory=dict)  # names of the data sets it reads and their fingerprints
     drawn_from: "Cell | None" = None  # of a random search: its draw 0
+    request: Mapping[str, Any] = field(default_factory=dict, compare=False)  # that asked for it, as results carry it
 
     @property
     def suite(self) -> Suite:
@@ -116,7 +119,7 @@ class Cell:
     @cached_property
     def path(self) -> Path:
         setting = self.suite.setting_name(self.setting)
-        return results.file_of(self.folder, self.suite.label, setting, self.method.label, self.seed, self.key)
+        return file_of(self.folder, self.suite.label, setting, self.method.label, self.seed, self.key)
 
     def __str__(self) -> str:
         draw = f" / {self.training.draw}" if self.training.draw is not None else ""

@@ -13,8 +13,8 @@ from typing import Literal, Protocol
 
 from oodbench.errors import UserError
 from oodbench.files import write_bytes
-from oodbench.results import result as results
-from oodbench.results.result import Result
+from oodbench.results.result import Result, read
+from oodbench.results.stored import place
 from oodbench.running import tasks
 from oodbench.running.cells import Cell, must_train, weights_file
 from oodbench.running.claims import Claims
@@ -183,8 +183,8 @@ class Driver:
 
     def _write(self, cell: Cell, files: Mapping[str, bytes]) -> None:
         if files:
-            results.place(cell.path, files)
-        result = results.read(cell.path)
+            place(cell.path, files)
+        result = read(cell.path)
         self._scored.add(cell.name)
         self.new.append(result)
         self.reporter.result(result)

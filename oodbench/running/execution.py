@@ -26,6 +26,7 @@ from oodbench.results import metrics
 from oodbench.results import result as results
 from oodbench.results.metrics import Scored
 from oodbench.results.result import Result
+from oodbench.results.stored import write
 from oodbench.running import provenance, trained
 from oodbench.running.cells import Cell, Training, weights_file
 from oodbench.running.kept_outputs import KeptOutputs
@@ -172,7 +173,7 @@ def score_one(cell: Cell, at: Workplace) -> Result:
                 failure = problem
         device = provenance.device_name(at.device, *at.run_flags)
     result = provenance.result(cell, parts, device, network, measured, seconds, failure)
-    results.write(result, cell.path, scored if measured else {}, network.log if network else [])
+    result = write(result, cell.path, scored if measured else {}, network.log if network else [])
     at.announce(cell.training)  # which failed before it could begin
     at.reporter.result(result)
     return result

@@ -15,13 +15,16 @@ from typing import IO
 import numpy as np
 
 from oodbench.errors import UserError
-from oodbench.files import sweep, write_atomically
-from oodbench.results.folder import SUFFIXES, link_among, read_folder
+from oodbench.files import CannotWrite, sweep, write_atomically
+from oodbench.results.folder import read_folder
 from oodbench.results.metrics import Scored
-from oodbench.results.rescore import NoScores, NotRescored, contradiction, is_current, rescored, scores_of
-from oodbench.results.result import RESULT_LIMIT, WEIGHTS, Result, Unreadable, file_of, place, read, read_log
+from oodbench.results.pack import refuse
+from oodbench.results.raw_scores import contradiction
+from oodbench.results.rescore import NoScores, NotRescored, rescored, scores_of
+from oodbench.results.result import WEIGHTS, Result, Unreadable, read
+from oodbench.results.stored import copy, file_of, link_among, read_log
 from oodbench.running.request import REQUESTS
-from oodbench.user_files import open_regular, read_regular
+from oodbench.user_files import open_regular
 
 KEY = re.compile(r"[0-9a-f]{8,64}")
 LONGEST_NAME = 240  # bytes of a file's or folder's: file systems have 255, and what is damaged gets a longer name
@@ -75,6 +78,7 @@ def merge(others: Sequence[Path], into: Path, weights: bool = False, dry_run: bo
 
 
 def _check_apart(others: Sequence[Path], into: Path) -> None:
+    refuse(into, "merge into a folder")
     if into.exists() and not into.is_dir():
         raise UserError(f"the results folder '{into}' is a file; choose another with --into")
     home = into.resolve()
@@ -103,7 +107,7 @@ def _merge_result(theirs: Result, into: Path, there: dict[Path, Result], merged:
                 merged.conflicts.append(Conflict(ours, theirs, words))
             return
         if not dry_run:
-            _copy(theirs.path, home)
+            _copy(theirs, home)
     except (NotRescored, _Left) as reason:
         merged.problems[theirs.path] = str(reason)
         return
@@ -120,9 +124,9 @@ def _unchecked(theirs: Result) -> str | None:
         scores = scores_of(theirs)
     except NoScores as reason:
         return str(reason)
-    if not is_current(theirs):
+    if not theirs.has_current_metrics:
         return f"they have version {theirs.metrics_version}; oodbench rescore computes those of today"
-    words = contradiction(theirs, scores)
+    words = contradiction(theirs.metrics, scores)
     if words is not None:
         raise _Left(words)
     return None
@@ -210,21 +214,21 @@ def _array_difference(what: str, ours: np.ndarray | None, theirs: np.ndarray | N
     return f"{rows.sum():,} of {len(rows):,} {what} differ, by at most {largest:.2g}"
 
 
-def _copy(source: Path, into: Path) -> None:
+def _copy(theirs: Result, into: Path) -> None:
     sweep(into.parent.glob(".*"))  # what a merge left that was killed
-    there = [suffix for suffix in SUFFIXES if source.with_suffix(suffix).exists()]
     try:
-        if ".jsonl" in there:
-            read_log(source.with_suffix(".jsonl"))
-        files = {suffix: read_regular(source.with_suffix(suffix), RESULT_LIMIT) for suffix in there}
+        with suppress(FileNotFoundError):  # a method may record nothing
+            read_log(theirs)
+    except Unreadable as reason:
+        raise _Left(f"its '.jsonl' is damaged: {reason}") from None
+    try:
+        copy(theirs, into)
+    except CannotWrite:
+        raise
     except OSError as error:
         raise _Left(f"it cannot be read: {error.strerror}") from None
     except Unreadable as reason:
-        raise _Left(f"its '.jsonl' is damaged: {reason}") from None
-    for suffix in {*SUFFIXES} - {*there}:  # of the failure that it replaces
-        with suppress(OSError):
-            into.with_suffix(suffix).unlink()
-    place(into, files)
+        raise _Left(str(reason)) from None
 
 
 def _copy_file(source: Path, target: Path) -> None:

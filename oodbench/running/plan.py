@@ -25,7 +25,7 @@ from oodbench.results.result import ComponentRun, Result
 from oodbench.results.selection import LEAVE_ONE_OUT
 from oodbench.running import choice
 from oodbench.running.cells import Cell, Training
-from oodbench.running.request import Request, as_values, check_count, request
+from oodbench.running.request import Request, as_values, check_count, recorded, request
 from oodbench.running.shards import PARENTS, Shard, shard_of, trainings_of
 
 
@@ -221,7 +221,7 @@ def _cells(
         marks = dict(sorted({**marks, **lookup.outlier_mark(suite, missing)}.items()))
     recipe = stated.recipe(spec.trainer.card, spec.name)
     training = _training(suite, stated, spec.trainer, recipe, setting, seed, init, marks)
-    cell = Cell(setting, spec, training, asked.folder, marks)
+    cell = Cell(setting, spec, training, asked.folder, marks, request=recorded(asked))
     cells = {cell.key: cell}
     for number in range(1, asked.draws):
         drawn = _at(cell, search.draw(searched, seed, number))

@@ -26,6 +26,7 @@ from oodbench.results.result import (
     WILD_MIXTURE,
     ComponentRun,
     Config,
+    ConstraintRun,
     DataRead,
     EpochAccuracies,
     MethodRun,
@@ -57,6 +58,8 @@ def result(
     failure: Failed | None,
 ) -> Result:
     """A cell and what came out of it."""
+    config, notes = configuration(cell), dict(network.notes) if network else {}
+    constraints = [ConstraintRun(**each) for each in notes.pop("constraints", ())]
     return Result(
         suite=cell.suite.name,
         preset=cell.suite.preset,
@@ -71,7 +74,7 @@ def result(
         key=cell.key,
         variant=cell.variant,
         training=cell.training.key,
-        config=configuration(cell),
+        config=config,
         seeds=seeds(cell),
         versions=versions(),
         commit=commit(),
@@ -80,7 +83,7 @@ def result(
         data=data(cell, parts),
         weights=weights_digest(network.model) if network else None,
         notes={
-            **(network.notes if network else {}),
+            **notes,
             **(_trained_elsewhere(network.machine) if network else {}),
             **_outliers(cell),
             **of_validation(cell.method.scorer.card, parts, lookup.num_classes(cell.suite)),
@@ -88,7 +91,16 @@ def result(
         domain_accuracies=_observed(network.log) if network else [],
         seconds={stage: round(value, 4) for stage, value in seconds.items()},
         written=datetime.now(timezone.utc).isoformat(),
+        request=dict(cell.request),
+        chain=chain(config.method),
+        precision=config.suite.precision,
+        constraints=constraints,
     )
+
+
+def chain(method: MethodRun) -> list[str]:
+    """Who made the numbers, one after the other: the trainers from the first on, and the scorer."""
+    return [each.code for each in (*reversed(method.starts_from), method.trainer, method.scorer)]
 
 
 def _trained_elsewhere(there: dict[str, str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import Any, get_type_hints
 import yaml
 
 from oodbench import digests
+from oodbench.config.contents import FOLDER
 from oodbench.config.schema import Document, Misfit, conform, values_of
 from oodbench.errors import UserError, shortened, shown, unknown
 from oodbench.files import write_text
@@ -298,10 +299,29 @@ REQUESTS = "requests"  # the folder inside a results folder that holds what was 
 HOW = {"results", "force", "take_over", "device", "workers", "per_device", "on", "timeout", "shard", "stage", "keys"}
 
 
+def _what(asked: Request) -> Request:
+    """Without where and how it runs."""
+    return Request(**{**vars(asked), **{each.name: each.default for each in fields(Request) if each.name in HOW}})
+
+
+def recorded(asked: Request) -> dict[str, Any]:
+    """What was asked, for a result to carry: plain values, and of what lies somewhere its name alone."""
+    return {name: placeless(value) for name, value in as_values(_what(asked)).items()}
+
+
+def placeless(value: Any) -> Any:
+    """Of absolute paths their names, which are no secret of the user's."""
+    if isinstance(value, list | tuple):
+        return [placeless(each) for each in value]
+    if isinstance(value, str):
+        kind, colon, place = value.partition(":") if value.startswith(FOLDER) else ("", "", value)
+        return f"{kind}{colon}{Path(place).name}" if Path(place).is_absolute() else value
+    return value
+
+
 def remember(asked: Request) -> None:
     """Write a request into its results folder, so that others can tell what is left of it."""
-    # Where and how it ran is not what was asked.
-    plain = Request(**{**vars(asked), **{each.name: each.default for each in fields(Request) if each.name in HOW}})
+    plain = _what(asked)
     name = f"{Path(asked.suite).stem}-{digests.of_values(as_values(plain))[:8]}.yaml"
     path = asked.folder / REQUESTS / name
     if not path.exists():

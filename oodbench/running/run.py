@@ -9,7 +9,7 @@ from oodbench import files
 from oodbench.config.contents import FOLDER
 from oodbench.data import availability, store
 from oodbench.errors import UserError
-from oodbench.results.rescore import NotRescored, is_current, rescore
+from oodbench.results.rescore import NotRescored, rescore
 from oodbench.results.result import OUTPUTS, Result, read
 from oodbench.running.plan import Plan, plan
 from oodbench.running.reporting import Reporter, left_out_line, training_name
@@ -124,7 +124,7 @@ def _rescore(planned: Plan, reporter: Reporter) -> None:
     """Results that are done and have metrics of an older version get those of today, from their raw scores."""
     renewed = 0
     for cell in planned.done:
-        if not is_current(read(cell.path)):
+        if not read(cell.path).has_current_metrics:
             try:
                 renewed += rescore(cell.path)
             except NotRescored as reason:

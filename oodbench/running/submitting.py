@@ -13,8 +13,9 @@ from oodbench.data.untrusted import plain_zip
 from oodbench.errors import UserError, unknown
 from oodbench.files import write_text
 from oodbench.results import submission as submissions
-from oodbench.results.folder import SUBMISSION, SUFFIXES, link_among, read_folder
-from oodbench.results.result import Result
+from oodbench.results.folder import SUBMISSION, read_folder
+from oodbench.results.result import Result, Unreadable
+from oodbench.results.stored import LOCK, copy, link_among
 from oodbench.results.submission import METHODS, Claim, Submission
 from oodbench.running import request
 from oodbench.running.cell_checks import place_of
@@ -50,6 +51,7 @@ def submit(
         staged = Path(work)
         for result in chosen:
             _stage(result, staged)
+        (staged / LOCK).unlink(missing_ok=True)
         for path in _method_files(folder, chosen, plugins):
             _copy(path, staged / METHODS / path.name)
         files = submissions.files_below(staged)[0]
@@ -122,11 +124,11 @@ def _stage(result: Result, folder: Path) -> None:
     link = link_among(result.path)
     if link is not None:
         raise UserError(f"'{result.path.with_name(link)}' is a link, which is not followed; put the file itself there")
-    target = folder.joinpath(*result.path.absolute().parts[-4:])
-    for suffix in SUFFIXES:
-        source = result.path.with_suffix(suffix)
-        if source.is_file():
-            _copy(source, target.with_suffix(suffix))
+    try:
+        copy(result, folder.joinpath(*result.path.absolute().parts[-4:]))
+    except (OSError, Unreadable) as reason:
+        why = reason.strerror if isinstance(reason, OSError) else reason
+        raise UserError(f"cannot read the files of '{result.path}': {why}; fix permissions, or run it again") from None
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -18,9 +18,10 @@ from oodbench.data.untrusted import plain_zip
 from oodbench.errors import UserError, said, shortened, shown
 from oodbench.files import check_writable, write_text
 from oodbench.results import submission as submissions
-from oodbench.results.folder import COLLECTION, COMMUNITY, SUBMISSION, SUFFIXES, collection_of
+from oodbench.results.folder import COLLECTION, COMMUNITY, SUBMISSION, collection_of
 from oodbench.results.known_images import KnownImages
-from oodbench.results.result import Result, Unreadable, read, read_log
+from oodbench.results.result import Result, Unreadable, read
+from oodbench.results.stored import files_of, read_log
 from oodbench.results.submission import METHODS, Claim, Submission, Verified
 from oodbench.running.cell_checks import CHECKS, CellFindings, Context, check_cell
 
@@ -60,12 +61,8 @@ class Verification:
             "holds": self.holds,
             "oodbench": oodbench.__version__,
             "problems": self.problems,
-            "cells": [{"cell": each.place, "holds": each.holds, **_plain(each)} for each in self.cells],
+            "cells": [{"cell": each.place, "holds": each.holds, **each.as_values()} for each in self.cells],
         }
-
-
-def _plain(cell: CellFindings) -> dict[str, Any]:
-    return {"held": cell.held, "problems": cell.problems, "unchecked": cell.unchecked}
 
 
 def verify(path: str | Path, into: str | Path | None = None) -> Verification:
@@ -120,7 +117,7 @@ def _cell(folder: Path, name: str, context: Context) -> Cell:
     findings = check_cell(result, context)
     try:
         with suppress(FileNotFoundError):  # a method may record nothing
-            read_log((folder / name).with_suffix(".jsonl"))
+            read_log(result)
     except Unreadable as problem:
         findings.problems[FILES] = f"its '.jsonl' is damaged: {problem}"
     return name, findings, result
@@ -153,17 +150,18 @@ def _check_files(
 ) -> None:
     """Every file is the one that was packed, and belongs to a cell or is a method."""
     changed = {name for name in names if name != SUBMISSION and not _is_as_packed(folder, name, submission)}
+    known = set[str]()
     for name, findings, _ in cells:
-        own = {str(Path(name).with_suffix(suffix).as_posix()) for suffix in SUFFIXES}
+        own = {path.relative_to(folder).as_posix() for path in files_of(folder / name).values()}
         wrong = sorted(own & changed)
         if wrong and FILES not in findings.problems:
             findings.problems[FILES] = f"{Path(wrong[0]).name} is not the file that was packed"
-        changed -= own
-    results = {Path(name).with_suffix("").as_posix() for name, _, _ in cells}
+        known |= own
+    changed -= known
     for name in names:
         if name in changed:
             problems.append(f"'{name}' is not the file that was packed")
-        elif name.endswith((".npz", ".jsonl")) and Path(name).with_suffix("").as_posix() not in results:
+        elif name != SUBMISSION and not name.startswith(f"{METHODS}/") and name not in known:
             problems.append(f"'{name}' belongs to no result")
 
 

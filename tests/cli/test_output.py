@@ -18,7 +18,7 @@ from oodbench.cli import COMMANDS, main
 from oodbench.cli.output import encodable, escaped, guarded
 from oodbench.cli.progress import DownloadBar, Terminal
 from oodbench.results.folder import read_folder
-from oodbench.results.result import write
+from oodbench.results.stored import write
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 FULL = "cannot write to standard output: No space left on device; "

@@ -7,7 +7,7 @@ import pytest
 from command_line import assert_done, assert_refused, oodbench
 from made_results import a_result
 
-from oodbench.results.result import write
+from oodbench.results.stored import write
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def folder(tmp_path):
             failed = {"status": "failed", "error": "no"} if (method, seed) == ("scone", 1) else {}
             path = home / "digits-c" / "unseen-digits" / method / f"seed{seed}-{method}.json"
             write(a_result(method=method, seed=seed, **failed), path, {}, [])
-            for suffix in (".npz", ".jsonl"):
+            for suffix in (".safetensors", ".jsonl"):
                 path.with_suffix(suffix).write_text("")
     (home / "weights").mkdir()
     (home / "weights" / "a.pt").write_text("")
@@ -30,12 +30,12 @@ def folder(tmp_path):
 
 
 def files(folder):
-    return {path for path in folder.rglob("*") if path.is_file()}
+    return {path for path in folder.rglob("[!.]*") if path.is_file()}
 
 
 def of(folder, method, seed):
     home = folder / "digits-c" / "unseen-digits" / method
-    return {home / f"seed{seed}-{method}{suffix}" for suffix in (".json", ".npz", ".jsonl")}
+    return {home / f"seed{seed}-{method}{suffix}" for suffix in (".json", ".safetensors", ".jsonl")}
 
 
 class Terminal(io.StringIO):

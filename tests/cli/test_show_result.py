@@ -10,7 +10,7 @@ from command_line import SUITE_FILE, assert_done, assert_refused, oodbench, smok
 from made_results import a_result, component, config
 
 from oodbench.results.folder import read_folder
-from oodbench.results.result import write
+from oodbench.results.stored import write
 from oodbench.running.repeat import command
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"

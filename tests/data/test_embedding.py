@@ -298,7 +298,9 @@ def test_a_run_without_weights_says_how_to_get_them(pacs, home, tmp_path):
     assert WEIGHTS[NAME].state()[0] == "broken"
     (home / NAME / "meta.json").unlink()
     outcome = oodbench(*command)
-    assert outcome.status == 2 and re.search(rf"^  {NAME}: .*; get it with: oodbench data get {NAME}$", outcome.err, re.M)
+    assert outcome.status == 2 and re.search(
+        rf"^  {NAME}: .*; get it with: oodbench data get {NAME}$", outcome.err, re.M
+    )
     with pytest.raises(UserError, match=f"are not in '{home}'; get them with: oodbench data get {NAME}"):
         WEIGHTS[NAME].path()
     assert assert_done(oodbench("data", "status", NAME)).startswith(f"{NAME}  missing   not in {home / NAME}; get it")

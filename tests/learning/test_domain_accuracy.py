@@ -21,7 +21,8 @@ from oodbench.learning.loop import OBSERVED_EPOCHS, observed_epochs
 from oodbench.learning.method import Loop
 from oodbench.results.folder import read_folder
 from oodbench.results.metrics import accuracy
-from oodbench.results.result import EpochAccuracies, read_scores
+from oodbench.results.result import EpochAccuracies
+from oodbench.results.stored import read_scores
 from oodbench.running.trained import build_model
 
 CPU = torch.device("cpu")
@@ -166,7 +167,7 @@ def test_accuracies_on_training_domains_are_those_of_the_id_test_images(results)
     names = lookup.dataset(SUITE).domains
     for result in results:
         parts = build_parts(suite, suite.setting(result.setting), 0)
-        scored = read_scores(result.path)["id"]
+        scored = read_scores(result)["id"]
         for number in set(parts.id.domains):
             rows = parts.id.domains == number
             expected = accuracy(scored.predictions[rows], scored.labels[rows])

@@ -18,7 +18,7 @@ from oodbench.errors import UserError
 from oodbench.learning import bank, evaluation, outputs
 from oodbench.learning.evaluation import Evaluation, KeyedScorer
 from oodbench.learning.method import Scorer
-from oodbench.results.result import read_scores
+from oodbench.results.stored import read_scores
 from oodbench.running.execution import keyed
 from oodbench.running.trained import build_model, frozen
 
@@ -39,13 +39,13 @@ def test_a_large_split_is_scored_in_parts_with_the_same_scores(tmp_path, monkeyp
     in_parts = run(tmp_path / "in-parts")
     assert max(seen) == 7
     for one, other in zip(at_once, in_parts, strict=True):
-        for part, scored in read_scores(one.path).items():
-            np.testing.assert_allclose(read_scores(other.path)[part].scores, scored.scores, rtol=1e-5, atol=1e-7)
+        for part, scored in read_scores(one).items():
+            np.testing.assert_allclose(read_scores(other)[part].scores, scored.scores, rtol=1e-5, atol=1e-7)
 
 
 def test_the_confidence_of_every_image_is_stored_the_negated_score_of_msp(tmp_path):
     for result in run(tmp_path):
-        splits = read_scores(result.path)
+        splits = read_scores(result)
         assert splits.keys() == {"id", "covariate", "semantic"}
         for split, scored in splits.items():
             assert scored.confidence.dtype == np.float32 and scored.confidence.shape == scored.predictions.shape

@@ -18,7 +18,7 @@ from oodbench.learning.outputs import Outputs, forward, forward_reading
 from oodbench.learning.precision import Bfloat16Classifier
 from oodbench.learning.rehearsal import _enlarged
 from oodbench.learning.scoring import forward_for
-from oodbench.results.result import read_scores
+from oodbench.results.stored import read_scores
 from oodbench.testing import Violation, check_method
 
 SMALL = {"wrn": {"depth": 10, "width": 1}, "timm": {"model": "resnet10t"}, "small-resnet": {"width": 4}}
@@ -290,7 +290,7 @@ def test_a_scorer_that_needs_maps_runs_and_scores_what_it_reads(plugin, results)
     maps = loaded.model.maps(torch.from_numpy(images) / 255).amax(dim=(2, 3))
     expected = (maps - loaded.scorer.mean).norm(dim=-1).numpy()
     np.testing.assert_allclose(loaded.score(images), expected, rtol=1e-5)
-    assert np.ptp(read_scores(result.path)["id"].scores) > 0
+    assert np.ptp(read_scores(result)["id"].scores) > 0
 
 
 def test_a_need_of_validation_and_of_maps_are_both_served(plugin, results):
@@ -338,7 +338,7 @@ def test_a_reader_that_changes_the_network_fails_alone(plugin, results):
     assert_done(smoke(results.parent / "other", "msp", "--setting", "unseen-digits"))
     (beside,) = [each for each in read_results(results) if each.method == "msp"]
     (alone,) = read_results(results.parent / "other")
-    np.testing.assert_array_equal(read_scores(beside.path)["id"].scores, read_scores(alone.path)["id"].scores)
+    np.testing.assert_array_equal(read_scores(beside)["id"].scores, read_scores(alone)["id"].scores)
 
 
 def test_a_scorer_that_finds_a_few_rows_too_few_is_rehearsed_on_more(plugin, results):
@@ -350,10 +350,10 @@ def test_scores_are_the_same_to_the_bit_beside_scorers_that_read_maps(tmp_path):
     alone, beside = tmp_path / "alone", tmp_path / "beside"
     assert_done(smoke(alone, "msp,odin", "--setting", "unseen-digits"))
     assert_done(smoke(beside, "msp,odin,rankfeat,gram", "--setting", "unseen-digits"))
-    stored = {each.method: read_scores(each.path) for each in read_results(beside)}
+    stored = {each.method: read_scores(each) for each in read_results(beside)}
     assert stored.keys() == {"msp", "odin", "rankfeat", "gram"}
     for result in read_results(alone):
-        for split, each in read_scores(result.path).items():
+        for split, each in read_scores(result).items():
             np.testing.assert_array_equal(stored[result.method][split].scores, each.scores)
 
 

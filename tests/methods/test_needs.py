@@ -15,7 +15,7 @@ from oodbench.learning.batches import WildMixture
 from oodbench.learning.evaluation import Evaluation
 from oodbench.learning.rows import Streamed, joined
 from oodbench.learning.scoring import refuse_negative
-from oodbench.results.result import read_scores
+from oodbench.results.stored import read_scores
 from oodbench.running.execution import keyed
 from oodbench.running.repeat import command
 from oodbench.running.trained import build_model
@@ -79,7 +79,7 @@ def test_a_scorer_that_needs_validation_gets_the_id_validation_images_with_their
     for result in [r for r in read_results(results) if r.method == "mine"]:
         setting = next(each for each in suite.settings if suite.setting_name(each) == result.setting)
         parts = build_parts(suite, setting, 0)
-        scores = read_scores(result.path)["id"].scores
+        scores = read_scores(result)["id"].scores
         told = scores[0] - 1e6 * len(parts.labelled)
         assert np.ptp(scores) == 0 and int(told) == len(parts.id_validation)
         assert 0.3 < told - int(told) < 1, "labels belong to their images"
@@ -167,7 +167,7 @@ def test_the_head_that_a_trainer_adds_is_what_ood_head_reads(plugin, results):
     head, energy = sorted(read_results(results), key=lambda each: len(each.method))
     assert (head.config.method.scorer.name, energy.config.method.scorer.name) == ("ood-head", "energy")
     network = load(head, plugins=[path])
-    scores = read_scores(head.path)["semantic"].scores
+    scores = read_scores(head)["semantic"].scores
     assert len(scores) == head.data.parts["semantic"].rows and np.ptp(scores) > 0
     assert network.model.ood_head.weight.shape[0] == 1
 

@@ -22,7 +22,7 @@ from oodbench.learning.networks import Classifier
 from oodbench.learning.outputs import forward
 from oodbench.learning.precision import Bfloat16Classifier
 from oodbench.learning.without_images import as_evaluation
-from oodbench.results.result import read_scores
+from oodbench.results.stored import read_scores
 from oodbench.running.execution import keyed
 from oodbench.testing.scorer_rules import scores_of
 from oodbench.testing.toy_problem import Toy
@@ -295,9 +295,8 @@ def test_scorers_on_a_file_that_was_kept_give_the_numbers_of_the_run_that_wrote_
         scored, _ = evaluation.score(
             keyed(Registry().method(method).scorer), given.parts(covariate, "semantic_unseen-digits")
         )
-        for split, stored in read_scores(
-            next(each.path for each in read_results(tmp_path) if each.method == method)
-        ).items():
+        (result,) = [each for each in read_results(tmp_path) if each.method == method]
+        for split, stored in read_scores(result).items():
             assert (scored[split].scores == stored.scores).all(), (method, split)
             assert (scored[split].predictions == stored.predictions).all()
 

@@ -1,6 +1,5 @@
 """`oodbench check`: what is lined up and how it is judged, against the paper and against other results."""
 
-import json
 import math
 import re
 import shlex
@@ -10,11 +9,14 @@ import pytest
 from command_line import assert_done, assert_refused, oodbench
 from made_results import a_result, with_scores
 from reported_results import FOUR, everything, run, save
+from result_files import change, change_arrays
 from spreads import even
 
 from oodbench.report import comparison, spread
 from oodbench.report.verdicts import STATUSES
 from oodbench.results.folder import read_folder
+from oodbench.results.result import read
+from oodbench.results.stored import read_scores
 
 WOODS = (88.10, 97.88, 0.194, 99.88)
 SCONE = (96.51, 97.79, 0.017, 99.99)
@@ -167,9 +169,7 @@ def scored(folder, *seeds, method="msp"):
 def edited(folder, seed, **changes):
     """With other metrics in the file of a result."""
     (path,) = folder.rglob(f"seed{seed}-*.json")
-    values = json.loads(path.read_text())
-    values["metrics"].update(changes)
-    path.write_text(json.dumps(values))
+    change(path, lambda values: values["metrics"].update(changes))
 
 
 def on_the_same_machine(here, there, *more):
@@ -189,22 +189,25 @@ def test_the_same_machine_is_held_to_the_bit_in_every_metric_and_every_score(tmp
         assert "(not bit-identical for seed 0)\n" in outcome.out
         edited(there, 0, **{name: value})
 
-    (path,) = there.rglob("seed1-*.npz")
-    arrays = dict(np.load(path))
-    for name, array in arrays.items():
-        last = np.nextafter(array, 2) if array.dtype.kind == "f" else array + 1
-        np.savez(path, **{**arrays, name: last})
-        outcome = on_the_same_machine(here, there)
-        assert outcome.status == 1 and f"/ Raw scores: not bit-identical: {name} (seed 1)\n" in outcome.out
+    (path,) = there.rglob("seed1-*.json")
+    before = read(path)
+    for split, each in read_scores(before).items():
+        for kind, array in vars(each).items():
+            if array is None:
+                continue
+            last = np.nextafter(array, array.dtype.type(2)) if array.dtype.kind == "f" else array + array.dtype.type(1)
+            change_arrays(path, **{f"{split}_{kind}": last})
+            outcome = on_the_same_machine(here, there)
+            assert outcome.status == 1 and f"/ Raw scores: not bit-identical: {split}_{kind} (seed 1)\n" in outcome.out
+            change_arrays(path, **{f"{split}_{kind}": array})
+    assert read(path) == before
 
 
 def test_on_the_same_machine_missing_metrics_and_scores_are_named_and_fail_if_all_are_asked_for(tmp_path):
     here, there = scored(tmp_path / "here", 0), scored(tmp_path / "there", 0)
     (path,) = there.rglob("seed0-*.json")
-    values = json.loads(path.read_text())
-    del values["metrics"]["aupr_out"]
-    path.write_text(json.dumps(values))
-    scores = path.with_suffix(".npz")
+    change(path, lambda values: values["metrics"].pop("aupr_out"))
+    scores = path.with_suffix(".safetensors")
     scores.unlink()
     for one, other in ((here, there), (there, here)):
         outcome = on_the_same_machine(one, other)

@@ -20,7 +20,7 @@ from oodbench.report.spread import Spread
 from oodbench.report.verdicts import Uncertainty, Verdict, judged
 from oodbench.results.folder import read_folder
 from oodbench.results.metrics import Scored, evaluate
-from oodbench.results.result import read_scores
+from oodbench.results.stored import read_scores
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "results" / "reference" / "digits-c"
@@ -45,7 +45,7 @@ def differing(results, expected):
 def rescored(demo, method, change):
     """A run in which `change` happened to the raw scores of a method, or of all."""
     return [
-        replace(each, metrics=evaluate(**{name: change(split) for name, split in read_scores(each.path).items()}))
+        replace(each, metrics=evaluate(**{name: change(split) for name, split in read_scores(each).items()}))
         if method in (each.method, "all")
         else each
         for each in demo

@@ -16,7 +16,7 @@ from oodbench.report import difference_tables
 from oodbench.report.differences import RECORDS, compare
 from oodbench.results.folder import read_folder
 from oodbench.results.metrics import Scored, evaluate
-from oodbench.results.result import write
+from oodbench.results.stored import write
 
 ROWS = 300
 METHODS = {"erm": (0.80, 1.0), "msp": (0.80, 1.4), "woods": (0.60, 3.0)}  # accuracy, and how far OOD scores are off

@@ -11,9 +11,9 @@ from oodbench.report.figures.ranks import _tied
 from oodbench.report.figures.studies import NotDrawn, by_network, studies
 from oodbench.results import metrics, statistics
 from oodbench.results.metrics import METRICS
-from oodbench.results.result import read_scores
 from oodbench.results.samples import Sample
 from oodbench.results.statistics import Column
+from oodbench.results.stored import read_scores
 
 DETECTION = "OOD detection"
 
@@ -39,7 +39,7 @@ def test_a_roc_curve_is_what_thresholds_flag(tmp_path):
     (label,) = [name for name in lines(axes) if name.startswith("SCONE")]
     x, y = lines(axes)[label].get_data()
     assert np.allclose(np.interp([1, 20], x, y), [75, 75], atol=2) and y[-1] == 100 and np.all(np.diff(y) >= 0)
-    scores = read_scores(one.path)
+    scores = read_scores(one)
     auroc = metrics.auroc(scores["id"].scores, scores["semantic"].scores)
     assert auroc == 15 / 16 and label == f"SCONE ({100 * auroc:.2f})"
     assert axes.get_xscale() == "log"

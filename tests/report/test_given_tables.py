@@ -15,7 +15,7 @@ from oodbench.report import comparison, difference_tables, differences, figures,
 from oodbench.report.figures.studies import NotDrawn, studies
 from oodbench.report.tables import build
 from oodbench.results.folder import read_folder
-from oodbench.results.result import write
+from oodbench.results.stored import write
 
 RATES = {"covariate_acc": 0.7, "id_acc": 0.9, "fpr95": 0.3, "auroc": 0.8}
 DETECTED = {name: value for name, value in RATES.items() if name != "covariate_acc"}

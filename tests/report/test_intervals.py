@@ -11,10 +11,10 @@ from scipy.stats import beta
 
 from oodbench.report.render import render
 from oodbench.report.tables import build
-from oodbench.results import result as results_files
 from oodbench.results import statistics
 from oodbench.results.measurement import last_runs
 from oodbench.results.result import EpochAccuracies
+from oodbench.results.stored import read_scores
 
 
 def correct(count, wrong=()):
@@ -69,7 +69,7 @@ def test_a_table_of_several_kinds_of_intervals_says_which_is_which(tmp_path):
     alone = scored(tmp_path, "knn", range(5))
     lost = [scored(tmp_path, "vim", range(20 + seed), seed) for seed in (0, 1)]
     for each in lost:
-        each.path.with_suffix(".npz").unlink()
+        each.path.with_suffix(".safetensors").unlink()
     assert table([*both, alone, *lost]).seeds_line == (
         "Mean over 2 seeds; KNN: 1. ±: half of the 95 % interval over seeds and images; with one seed, over "
         "images only, which leaves out the variation between trainings; where a number has no raw scores, over seeds "
@@ -84,10 +84,9 @@ def test_a_table_of_several_kinds_of_intervals_says_which_is_which(tmp_path):
 def test_raw_scores_are_read_once_for_all_metrics_and_not_at_all_without_images(tmp_path, monkeypatch):
     results = [scored(tmp_path, method, range(10 + seed), seed) for method in ("msp", "knn") for seed in (0, 1)]
     read = []
-    original = results_files.read_scores
-    monkeypatch.setattr("oodbench.results.statistics.read_scores", lambda path: read.append(path) or original(path))
+    monkeypatch.setattr("oodbench.results.statistics.read_scores", lambda each: read.append(each) or read_scores(each))
     table(results, ("covariate_acc", "id_acc", "fpr95", "auroc"))
-    assert sorted(read) == sorted(each.path for each in results)
+    assert sorted(each.path for each in read) == sorted(each.path for each in results)
     assert table(results, images=False).rows[0].cells[0].interval.kind == "seeds" and len(read) == 4
 
 

@@ -12,7 +12,7 @@ from oodbench.data.openood import BENCHMARKS
 from oodbench.errors import UserError
 from oodbench.report.openood import leaderboard, with_leaderboard
 from oodbench.results.ledger import Ledger
-from oodbench.results.result import write
+from oodbench.results.stored import write
 
 CIFAR10, CIFAR100 = BENCHMARKS
 BOARD = leaderboard()

@@ -255,7 +255,7 @@ def test_results_of_the_community_stand_beside_others_unless_these_have_the_meth
 
 def test_a_failed_cell_says_why_and_damaged_scores_are_left_out(tmp_path):
     ok = measured(tmp_path / "r", ["erm"], seeds=(0,))[0]
-    ok.path.with_suffix(".npz").write_bytes(b"no archive")
+    ok.path.with_suffix(".safetensors").write_bytes(b"no archive")
     failed = a_result(method="woods", status="failed", error="out of memory", traceback="Traceback", key="f")
     with pytest.warns(statistics.DamagedScoresWarning):
         cells = made([ok, failed], tmp_path / "site")["cells-0-0-0-0"]

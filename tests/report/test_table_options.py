@@ -16,7 +16,7 @@ from oodbench.report.names import row_names
 from oodbench.report.render import ENDINGS, render
 from oodbench.report.spelling import setting_in_words
 from oodbench.report.tables import build
-from oodbench.results.result import write
+from oodbench.results.stored import write
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 DETECTION = "OOD detection"

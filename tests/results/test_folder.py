@@ -16,7 +16,8 @@ from oodbench.files import CannotWrite
 from oodbench.results import folder as folders
 from oodbench.results import result
 from oodbench.results.folder import SkippedWarning, read_folder, read_with
-from oodbench.results.result import read, write
+from oodbench.results.result import read
+from oodbench.results.stored import write
 
 FULL = {"covariate_acc": 0.5, "id_acc": 0.9, "fpr95": 0.25, "auroc": 0.75}
 
@@ -331,5 +332,5 @@ def test_a_result_that_goes_into_a_closed_folder_is_refused_in_one_line(tmp_path
 
     made = a_result()  # which reads files
     monkeypatch.setattr(Path, "stat", refused)
-    with pytest.raises(CannotWrite, match="cannot write '.*cell.json': Permission denied; fix permissions or choose"):
-        write(made, tmp_path / "cell.json", {}, [])
+    with pytest.raises(CannotWrite, match="cannot write '.*': Permission denied; .*choose another folder"):
+        write(made, tmp_path / "suite" / "setting" / "msp" / "cell.json", {}, [])

@@ -19,7 +19,8 @@ from oodbench.results.best import choose, cost_order
 from oodbench.results.ledger import Ledger
 from oodbench.results.metrics import METRICS, Scored, evaluate
 from oodbench.results.rescore import NotRescored, rescore, rescored
-from oodbench.results.result import GivenRun, PartRead, Unreadable, as_json, read, read_scores, write
+from oodbench.results.result import GivenRun, PartRead, Unreadable, as_json, read
+from oodbench.results.stored import read_scores, write
 from oodbench.running import trained
 from oodbench.running.repeat import command
 
@@ -60,23 +61,23 @@ def test_id_rows_need_labels_whatever_else_there_is():
 @pytest.mark.parametrize("splits", [("id",), ("id", "covariate"), ("id", "semantic")])
 def test_raw_scores_of_what_was_given_are_read_back(splits, tmp_path):
     every = {"id": ID, "covariate": SHIFTED, "semantic": SEMANTIC}
-    write(a_given_result(), tmp_path / "r.json", {name: every[name] for name in splits}, [])
-    found = read_scores(tmp_path / "r.json")
+    path = tmp_path / "suite" / "setting" / "msp" / "r.json"
+    found = read_scores(write(a_given_result(), path, {name: every[name] for name in splits}, []))
     assert tuple(found) == splits
     assert all(np.array_equal(found[name].scores, every[name].scores) for name in splits)
 
 
 def test_raw_scores_without_id_rows_are_damaged(tmp_path):
-    write(a_given_result(), tmp_path / "r.json", {"semantic": SEMANTIC}, [])
+    written = write(a_given_result(), tmp_path / "suite" / "setting" / "msp" / "r.json", {"semantic": SEMANTIC}, [])
     with pytest.raises(Unreadable, match="'id_scores' is missing"):
-        read_scores(tmp_path / "r.json")
+        read_scores(written)
 
 
 @pytest.mark.parametrize("semantic, covariate", SETS)
 def test_rescoring_gives_the_metrics_that_the_sets_allow(semantic, covariate, tmp_path):
     made = with_scores(a_given_result(semantic=semantic, covariate=covariate), tmp_path, [1, 1, 0, 1])
     written = replace(made, metrics={"id_acc": 0.1}, metrics_version=1)
-    write(written, made.path, read_scores(made.path), [])
+    write(written, made.path, read_scores(made), [])
     assert rescore(made.path)
     again = read(made.path)
     assert again.metrics == made.metrics and again.metrics["id_acc"] == 3 / 4

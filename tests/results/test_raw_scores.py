@@ -1,15 +1,18 @@
-"""What is taken for raw scores, and what is told of everything else."""
+"""What is taken for raw scores, and what is told of everything else, in files of today and of schema 2."""
 
-import io
 import os
-import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from command_line import assert_refused, oodbench, plot
 from made_results import a_result, with_scores
+from result_files import flip
 
-from oodbench.results.result import Unreadable, read_scores
+from oodbench.results import raw_scores, schema_2
+from oodbench.results.metrics import Scored
+from oodbench.results.result import Unreadable
+from oodbench.results.stored import read_scores
 
 ROWS = 40
 
@@ -43,8 +46,7 @@ DAMAGES = {
     "'semantic_predictions' is missing": changed(semantic_predictions=None),
     "'semantic_labels' is none of its arrays": changed(semantic_labels=CLASSES),
     "'surplus' is none of its arrays": changed(surplus=CLASSES),
-    "'id_scores' is int32, not float16 or float32 or float64": changed(id_scores=np.arange(ROWS, dtype=np.int32)),
-    "'id_scores' is >f4, not float16": changed(id_scores=IDS.astype(">f4")),
+    "'id_scores' is int32, not uint16 or uint32 or float16": changed(id_scores=np.arange(ROWS, dtype=np.int32)),
     "'id_predictions' is int64, not int16": changed(id_predictions=CLASSES.astype(np.int64)),
     "'id_labels' is float32, not int16": changed(id_labels=CLASSES.astype(np.float32)),
     "'semantic_confidence' is float64, not float32": changed(semantic_confidence=np.ones(ROWS)),
@@ -58,19 +60,40 @@ DAMAGES = {
 }
 
 
+def of_today(path, arrays):
+    """Read from files that name these very arrays, whatever they are."""
+    named = raw_scores.digests_of(arrays)
+    result = replace(a_result(), arrays=named, network=raw_scores.network_digest(named), path=path)
+    own = {name: array for name, array in arrays.items() if raw_scores.is_own(name)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_suffix(".safetensors").write_bytes(raw_scores.packed(own))
+    shared = path.parent.parent / f"network-{result.network}.safetensors"
+    shared.write_bytes(raw_scores.packed({name: array for name, array in arrays.items() if name not in own}))
+    return read_scores(result)
+
+
+def of_schema_2(path, arrays):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(path.with_suffix(".npz"), **arrays)
+    return read_scores(replace(a_result(), schema=2, path=path))
+
+
+FORMATS = pytest.mark.parametrize("stored", [of_today, of_schema_2])
+
+
+@FORMATS
 @pytest.mark.parametrize("reason", DAMAGES)
-def test_arrays_that_no_run_writes_are_refused_with_the_reason(reason, tmp_path):
-    np.savez_compressed(tmp_path / "r.npz", **DAMAGES[reason])
+def test_arrays_that_no_run_writes_are_refused_with_the_reason(reason, stored, tmp_path):
     with pytest.raises(Unreadable) as refused:
-        read_scores(tmp_path / "r.json")
+        stored(tmp_path / "suite" / "setting" / "msp" / "r.json", DAMAGES[reason])
     assert str(refused.value).startswith(f"damaged: {reason}")
 
 
-def test_what_a_run_writes_is_read_with_and_without_confidence_and_semantic_images(tmp_path):
+@FORMATS
+def test_what_a_run_writes_is_read_with_and_without_confidence_and_semantic_images(stored, tmp_path):
     for left_out in ((), ("confidence",), ("semantic",)):
         written = {name: each for name, each in arrays().items() if not any(word in name for word in left_out)}
-        np.savez_compressed(tmp_path / "r.npz", **written)
-        scores = read_scores(tmp_path / "r.json")
+        scores = stored(tmp_path / "suite" / "setting" / "msp" / "r.json", written)
         assert {
             f"{split}_{kind}" for split, own in scores.items() for kind, a in vars(own).items() if a is not None
         } == {*written}
@@ -80,28 +103,66 @@ def test_what_a_run_writes_is_read_with_and_without_confidence_and_semantic_imag
 def test_scores_that_would_unpickle_are_refused(tmp_path):
     np.savez(tmp_path / "r.npz", **changed(id_scores=np.array([print] * ROWS, dtype=object)))
     with pytest.raises(Unreadable, match="holds Python objects, which could run code"):
-        read_scores(tmp_path / "r.json")
+        schema_2.read_scores(tmp_path / "r.json")
 
 
 def test_a_bomb_is_refused_before_it_unpacks(tmp_path):
     np.savez_compressed(tmp_path / "r.npz", **changed(id_scores=np.zeros(10_000_000, np.float32)))
     with pytest.raises(Unreadable, match="unpacks to far more than its size"):
-        read_scores(tmp_path / "r.json")
+        schema_2.read_scores(tmp_path / "r.json")
 
 
 def test_raw_scores_that_are_no_file_are_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "r.npz")
     with pytest.raises(Unreadable, match="not a file"):
-        read_scores(tmp_path / "r.json")
+        schema_2.read_scores(tmp_path / "r.json")
+    os.mkfifo(tmp_path / "r.safetensors")
+    with pytest.raises(Unreadable, match="cannot be read: Not a regular file"):
+        read_scores(replace(a_result(), arrays={"id_scores": "0" * 16}, path=tmp_path / "r.json"))
 
 
-def with_a_flipped_byte(path):
-    """In the compressed bytes of an array, where Python's reader says `zlib.error`."""
-    content = bytearray(path.read_bytes())
-    with zipfile.ZipFile(io.BytesIO(content)) as packed:
-        start = packed.getinfo("id_scores.npy").header_offset
-    content[start + 80] ^= 0xFF
-    path.write_bytes(content)
+def test_a_changed_bit_in_any_array_is_found_when_it_is_read(tmp_path):
+    result = with_scores(a_result(), tmp_path, np.arange(300) % 3 > 0)
+    own, shared = result.path.with_suffix(".safetensors"), *tmp_path.rglob("network-*.safetensors")
+    for file in (own, shared):
+        whole = file.read_bytes()
+        for place in (0.5, 0.7, 0.95):
+            flip(file, place)
+            with pytest.raises(Unreadable, match="damaged: '.*' is not what the result names"):
+                read_scores(result)
+            file.write_bytes(whole)
+    assert read_scores(result)
+
+
+def test_ranks_keep_order_and_ties_over_all_splits():
+    given = {"id_scores": np.array([0.5, -1.0, 0.5]), "semantic_scores": np.array([7.0, 0.5]), "id_labels": CLASSES[:3]}
+    ranks = raw_scores.ranked(given)
+    assert [*ranks["id_scores"]] == [1, 0, 1] and [*ranks["semantic_scores"]] == [2, 1]
+    assert ranks["id_scores"].dtype == np.uint16 and ranks["id_labels"] is given["id_labels"]
+    many = raw_scores.ranked({"id_scores": np.arange(70_000.0)[::-1]})["id_scores"]
+    assert many.dtype == np.uint32 and many[0] == 69_999 and many[-1] == 0
+
+
+def test_a_digest_is_that_of_type_shape_and_values_on_any_machine():
+    array = np.arange(6, dtype="<f4")
+    assert raw_scores.digest_of(array) == raw_scores.digest_of(array.astype(">f4"))
+    others = [array.astype("<f8"), array.reshape(2, 3), array[::-1], -array]
+    assert len({raw_scores.digest_of(each) for each in (array, *others)}) == 5
+
+
+def test_a_contradiction_names_the_metric_and_both_numbers():
+    scores = {
+        "id": Scored(np.float64([0, 1]), np.int16([0, 1]), np.int16([0, 0])),
+        "semantic": Scored(np.float64([2, 0.5]), np.int16([0, 0])),
+    }
+    told = {"id_acc": 0.5, "fpr95": 0.0, "auroc": 0.75}
+    true = raw_scores.evaluate(**scores)
+    assert raw_scores.contradiction(true, scores) is None and true["auroc"] == 0.75
+    assert raw_scores.contradiction({**true, "auroc": 0.75 + 1e-12}, scores) is None
+    assert raw_scores.contradiction({**true, "auroc": 0.8}, scores) == "auroc is 0.8, and its raw scores give 0.75"
+    assert raw_scores.contradiction({**true, "id_acc": 1.0, "auroc": 0.8}, scores).endswith(" (and 1 more)")
+    assert "'aupr_in' is missing" in raw_scores.contradiction(told, scores)
+    assert "'made_up'" in raw_scores.contradiction({**true, "made_up": 0.1}, scores)
 
 
 @pytest.fixture
@@ -109,8 +170,8 @@ def damaged(tmp_path):
     """A folder with two results, and the raw scores of one, which have a flipped byte."""
     with_scores(a_result(method="scone"), tmp_path / "results", np.arange(300) % 4 > 0)
     result = with_scores(a_result(method="woods"), tmp_path / "results", np.arange(300) % 3 > 0)
-    scores = result.path.with_suffix(".npz")
-    with_a_flipped_byte(scores)
+    scores = result.path.with_suffix(".safetensors")
+    flip(scores)
     return tmp_path / "results", scores
 
 

@@ -1,33 +1,35 @@
 """`oodbench rescore`: metrics of today for results of yesterday, from the raw scores beside them."""
 
-import json
 import re
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import assert_done, assert_refused, oodbench
 from made_results import a_result
+from result_files import REFERENCE, change, change_arrays, flip, reference
 
 from oodbench.config import identity
 from oodbench.results import rescore as rescoring
 from oodbench.results.folder import read_folder
 from oodbench.results.metrics import METRICS
-from oodbench.results.rescore import NotRescored, is_current, rescore
-from oodbench.results.result import read, write
+from oodbench.results.rescore import NotRescored, rescore
+from oodbench.results.result import read
+from oodbench.results.stored import read_scores, write
 
 PARTS = ("id", "covariate", "semantic")
 VERSION = identity.version_of("metrics")
-REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 
 
 @pytest.fixture
 def folder(tmp_path):
     """Committed results of two methods and three seeds in one setting."""
-    for method in ("msp", "knn"):
-        place = Path("digits-c") / "unseen-digits" / method
-        shutil.copytree(REFERENCE / place, tmp_path / place, ignore=shutil.ignore_patterns("seed[3-9]-*"))
+    paths = reference(
+        tmp_path,
+        "digits-c",
+        lambda each: each.setting == "unseen-digits" and each.method in ("msp", "knn") and each.seed < 3,
+    )
+    assert len(paths) == 6
     return tmp_path
 
 
@@ -35,9 +37,12 @@ def folder(tmp_path):
 def old(folder):
     """One of them, as an earlier version of the metrics left it."""
     path = next(folder.rglob("seed0-*.json"))
-    values = json.loads(path.read_text())
-    del values["metrics"]["aupr_in"]
-    path.write_text(json.dumps({**values, "metrics_version": 0}, indent=1, sort_keys=True) + "\n")
+
+    def edit(values):
+        del values["metrics"]["aupr_in"]
+        values["metrics_version"] = 0
+
+    change(path, edit)
     return path
 
 
@@ -47,13 +52,13 @@ def files(folder):
 
 def test_committed_results_are_as_the_metrics_of_today_leave_them():
     for result in read_folder(REFERENCE)[0][::10]:
-        assert is_current(result) and rescoring.rescored(result) == result
+        assert result.has_current_metrics and rescoring.rescored(result) == result
 
 
 def test_an_older_result_gets_the_metrics_of_today_and_nothing_else_changes(folder, old):
     before = read(old)
     others = {path: content for path, content in files(folder).items() if path != old}
-    assert not is_current(before)
+    assert not before.has_current_metrics
     assert assert_done(oodbench("rescore", folder)) == f"metrics version {VERSION}: 1 rescored, 5 as before\n"
     after = read(old)
     assert after.metrics_version == VERSION and "aupr_in" in after.metrics
@@ -73,13 +78,10 @@ def test_a_new_metric_reaches_old_results(folder, monkeypatch):
 
 
 def test_a_result_without_confidences_gets_what_its_scores_allow_and_one_with_them_its_calibration(old):
-    path = old.with_suffix(".npz")
-    with np.load(path) as stored:
-        arrays = {name: array for name, array in stored.items() if not name.endswith("_confidence")}
-    np.savez(path, **arrays)
+    change_arrays(old, **dict.fromkeys([f"{split}_confidence" for split in PARTS]))
     assert rescore(old) and METRICS.keys() - read(old).metrics.keys() == {"id_ece", "covariate_ece"}
-    certain = {f"{split}_confidence": np.ones(len(arrays[f"{split}_scores"]), np.float32) for split in PARTS}
-    np.savez(path, **arrays, **certain)
+    rows = {split: len(each.scores) for split, each in read_scores(read(old)).items()}
+    change_arrays(old, **{f"{split}_confidence": np.ones(rows[split], np.float32) for split in PARTS})
     assert rescore(old) and read(old).metrics.keys() == METRICS.keys()
     for split in ("id", "covariate"):  # whoever is always certain is wrong by the share of errors
         assert read(old).metrics[f"{split}_ece"] == pytest.approx(1 - read(old).metrics[f"{split}_acc"], abs=1e-12)
@@ -98,48 +100,44 @@ def test_a_dry_run_writes_nothing(folder, old):
     assert files(folder) == before
 
 
+def scores_of(path):
+    return path.with_suffix(".safetensors")
+
+
 def truncate(path):
-    path.write_bytes(path.read_bytes()[:300])
-
-
-def flip(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 3] ^= 0xFF
-    path.write_bytes(bytes(content))
+    scores_of(path).write_bytes(scores_of(path).read_bytes()[:300])
 
 
 def cut_rows(path):
-    with np.load(path) as arrays:
-        halves = {name: array[: len(array) // 2] for name, array in arrays.items()}
-    np.savez(path, **halves)
+    found = {split: vars(each).items() for split, each in read_scores(read(path)).items()}
+    halves = {f"{split}_{kind}": a[: len(a) // 2] for split, each in found.items() for kind, a in each if a is not None}
+    change_arrays(path, **halves)
 
 
 def lose_semantic(path):
-    with np.load(path) as arrays:
-        rest = {name: array for name, array in arrays.items() if not name.startswith("semantic")}
-    np.savez(path, **rest)
+    scores = read_scores(read(path))
+    del scores["semantic"]
+    write(read(path), path, scores, [])
 
 
-def of_another_program(path):
-    np.savez(path, a_b=np.zeros(3))
+def of_another(path):
+    (other,) = path.parent.glob("seed1-*.safetensors")
+    scores_of(path).write_bytes(other.read_bytes())
 
 
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (Path.unlink, "it has no raw scores"),
-        (truncate, "its raw scores cannot be read: damaged: (BadZipFile: File is not a zip file)"),
-        (
-            flip,
-            "its raw scores cannot be read: damaged: 'id_confidence.npy' has no header of an .npy file (Error -3 wh",
-        ),
-        (of_another_program, "its raw scores cannot be read: damaged: 'id_scores' is missing"),
+        (lambda path: scores_of(path).unlink(), "it has no raw scores"),
+        (truncate, "its raw scores cannot be read: damaged: "),
+        (lambda path: flip(scores_of(path)), "its raw scores cannot be read: damaged: '"),
+        (of_another, "its raw scores cannot be read: damaged: '"),
         (cut_rows, "its raw scores are for 216 covariate images, and it was made with 433"),
         (lose_semantic, "its raw scores are for 0 semantic images, and it was made with 107"),
     ],
 )
 def test_what_has_no_scores_or_damaged_ones_is_named_and_left_alone(folder, old, damage, reason):
-    damage(old.with_suffix(".npz"))
+    damage(old)
     before = files(folder)
     outcome = oodbench("rescore", folder)
     assert outcome.status == 1 and outcome.err.startswith(f"oodbench: not rescored '{old}': {reason}")
@@ -151,7 +149,8 @@ def test_what_has_no_scores_or_damaged_ones_is_named_and_left_alone(folder, old,
 
 
 def test_failed_cells_and_collections_are_left_alone(folder):
-    write(a_result(status="failed", error="no", metrics_version=0), folder / "failed.json", {}, [])
+    failed = folder / "digits-c" / "unseen-digits" / "vim" / "failed.json"
+    write(a_result(status="failed", error="no", metrics_version=0), failed, {}, [])
     shutil.copytree(folder / "digits-c", folder / "reference" / "digits-c")
     (folder / "reference" / "COLLECTION").write_text("reference")
     before = files(folder)

@@ -14,8 +14,9 @@ from oodbench.report.render import render
 from oodbench.report.tables import build
 from oodbench.results import selection
 from oodbench.results.ledger import Ledger
-from oodbench.results.result import EpochAccuracies, Search, write
+from oodbench.results.result import EpochAccuracies, Search
 from oodbench.results.selection import LEAVE_ONE_OUT, ORACLE, TRAINING_DOMAIN, select
+from oodbench.results.stored import write
 
 DOMAINS = ("art", "cartoon", "photo")
 SUITE = replace(

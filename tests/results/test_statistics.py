@@ -14,7 +14,7 @@ from oodbench.results.draws import Split
 from oodbench.results.measurement import Choice, Measurement, Runs, last_runs
 from oodbench.results.metrics import METRICS, Scored, auroc, evaluate
 from oodbench.results.resampling import resample
-from oodbench.results.result import DataRead, PartRead, read, read_scores, write
+from oodbench.results.result import DataRead, PartRead, read
 from oodbench.results.samples import Sample, interval, interval_of_rate, p_value, share_above_zero, standard_errors
 from oodbench.results.statistics import (
     Column,
@@ -25,6 +25,7 @@ from oodbench.results.statistics import (
     not_distinguishable,
     ranks,
 )
+from oodbench.results.stored import read_scores, write
 
 ROWS, OOD_ROWS = 400, 150
 
@@ -161,13 +162,13 @@ def test_raw_scores_of_some_seeds_are_as_good_as_none(tmp_path):
 
 def test_raw_scores_that_are_damaged_or_of_other_images_or_give_another_number_do_not_count(tmp_path):
     damaged = stored(tmp_path, "msp", 0)
-    damaged.path.with_suffix(".npz").write_bytes(b"no")
+    damaged.path.with_suffix(".safetensors").write_bytes(b"no")
     other_images = stored(tmp_path, "knn", 0)
     parts = {**other_images.data.parts, "id": PartRead(ROWS + 1, "id of all", "made")}
     other_images = replace(other_images, data=DataRead(parts=parts))
     other_number = stored(tmp_path, "vim", 0)
     other_number.metrics["auroc"] += 0.001
-    with pytest.warns(DamagedScoresWarning, match="ignored the raw scores '.*msp/seed0.npz': damaged") as heard:
+    with pytest.warns(DamagedScoresWarning, match="ignored the raw scores '.*msp/seed0.safetensors': damaged") as heard:
         column = one_column("auroc", damaged, other_images, other_number)
     assert len(heard) == 1
     assert [each.draws for each in column.samples.values()] == [None] * 3
@@ -258,7 +259,7 @@ def test_draws_are_moved_to_the_value_and_those_without_a_number_count_as_it():
 
 def test_covariate_images_with_the_labels_of_the_id_images_are_drawn_with_them(tmp_path):
     result = stored(tmp_path, "msp", 0)
-    scores = read_scores(result.path)
+    scores = read_scores(result)
     for labels, shared in ((scores["covariate"].labels, False), (scores["id"].labels, True)):
         splits = {**scores, "covariate": replace(scores["covariate"], labels=labels)}
         write(replace(result, metrics=evaluate(**splits)), result.path, splits, [])

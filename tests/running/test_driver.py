@@ -9,6 +9,7 @@ import pytest
 from oodbench.errors import UserError
 from oodbench.files import CannotWrite, claim
 from oodbench.results.folder import read_folder
+from oodbench.results.stored import files_of
 from oodbench.running import tasks
 from oodbench.running.cells import weights_file
 from oodbench.running.claims import Claims
@@ -98,8 +99,8 @@ class MadeEngine:
         yield Ended(task.name)
 
     def scored(self, task, key):
-        path = self.whole.cell(key).path
-        return Scored(task.name, key, {each.suffix: each.read_bytes() for each in path.parent.glob(f"{path.stem}.*")})
+        files = files_of(self.whole.cell(key).path)
+        return Scored(task.name, key, {name: path.read_bytes() for name, path in files.items()})
 
     def stop(self, task):
         self.stopped.append(task)
@@ -124,7 +125,7 @@ def contents(folder, pattern="*"):
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob(pattern)
-        if path.is_file() and path.suffix in (".json", ".npz", ".jsonl", ".pt")
+        if path.is_file() and path.suffix in (".json", ".safetensors", ".jsonl", ".pt")
     }
 
 

@@ -16,7 +16,8 @@ from oodbench.config import suite as suites
 from oodbench.data.parts import build_parts
 from oodbench.errors import UserError
 from oodbench.results import metrics
-from oodbench.results.result import read, read_scores
+from oodbench.results.result import read
+from oodbench.results.stored import read_scores
 
 
 def evaluate(model=None, tmp_path=None, **given):
@@ -157,7 +158,7 @@ def test_a_network_of_a_run_gives_the_raw_scores_of_that_run(tmp_path):
         cpu_threads=1,
         results=tmp_path / "given",
     )
-    ours, theirs = read_scores(found[0].path), read_scores(ran.path)
+    ours, theirs = read_scores(found[0]), read_scores(ran)
     for split in ("id", "covariate", "semantic"):
         assert np.array_equal(ours[split].scores, theirs[split].scores)
         assert np.array_equal(ours[split].confidence, theirs[split].confidence)

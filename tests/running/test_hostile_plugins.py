@@ -10,7 +10,7 @@ from command_line import assert_done, assert_refused, smoke
 
 from oodbench.learning.checkpoint import save_tensors
 from oodbench.results.folder import read_folder
-from oodbench.results.result import read_scores
+from oodbench.results.stored import read_scores
 
 TRAINER = '''"""A trainer."""
 import os, sys
@@ -64,7 +64,7 @@ def _numbers(folder: Path) -> dict[str, object]:
     numbers = {}
     for each in read_folder(folder)[0]:
         if "hostile" not in each.method:
-            scores = read_scores(each.path)
+            scores = read_scores(each)
             arrays = {f"{split}.{name}": a for split, s in scores.items() for name, a in vars(s).items()}
             shown = {name: None if a is None else np.asarray(a).tobytes() for name, a in arrays.items()}
             numbers[f"{each.setting}/{each.method}"] = (each.weights, each.metrics, shown)

@@ -14,7 +14,8 @@ import oodbench as package
 from oodbench.config.identity import version_of
 from oodbench.results.folder import read_folder
 from oodbench.results.rescore import rescore
-from oodbench.results.result import as_json, read, write
+from oodbench.results.result import as_json, read
+from oodbench.results.stored import read_scores, write
 
 HERE = {"host": "h1", "cpu": "Xeon"}
 THERE = {"host": "h2", "cpu": "EPYC"}
@@ -37,8 +38,9 @@ def failed(folder, method="msp", seed=0):
 
 
 def files_below(folder):
-    """Every file and what it holds."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    """Every file that is not hidden and what it holds."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 @pytest.fixture
@@ -51,7 +53,7 @@ def test_results_come_with_their_raw_scores_and_logs_and_byte_by_byte(folders):
     made(other, seed=0)
     made(other, "scone", seed=1)
     assert assert_done(oodbench("merge", other, "--into", into)) == f"{into}: 2 merged, 0 there already\n"
-    assert files_below(into) == files_below(other) and len(files_below(into)) == 6
+    assert files_below(into) == files_below(other) and len(files_below(into)) == 2 * 3 + 1  # of one network
     assert assert_done(oodbench("merge", other, "--into", into)) == f"{into}: 0 merged, 2 there already\n"
     assert files_below(into) == files_below(other)
 
@@ -133,7 +135,7 @@ def test_metrics_may_differ_by_how_machines_round(folders):
 def test_metrics_that_nobody_can_compute_anew_are_merged_and_named(folders):
     other, into = folders
     bare, old = made(other), made(other, seed=1, metrics_version=0)
-    bare.path.with_suffix(".npz").unlink()
+    bare.path.with_suffix(".safetensors").unlink()
     outcome = oodbench("merge", other, "--into", into)
     assert outcome.status == 0 and outcome.out == f"{into}: 2 merged, 0 there already, 2 of them without a check\n"
     first, second = complaints(outcome)
@@ -171,7 +173,7 @@ def test_a_result_replaces_a_failure_and_a_failure_never_replaces_a_result(folde
 def test_damaged_files_are_named_and_left_and_the_others_merged(folders):
     other, into = folders
     good, bad_scores, bad_json, bad_log = (made(other, seed=seed) for seed in range(4))
-    bad_scores.path.with_suffix(".npz").write_bytes(b"PK" + bytes(50))
+    bad_scores.path.with_suffix(".safetensors").write_bytes(b"PK" + bytes(50))
     bad_json.path.write_bytes(bad_json.path.read_bytes()[:100])
     bad_log.path.with_suffix(".jsonl").write_text("root:x:0:0\n")
     before = files_below(other)
@@ -183,7 +185,7 @@ def test_damaged_files_are_named_and_left_and_the_others_merged(folders):
     assert [result.seed for result in read_folder(into)[0]] == [0] and files_below(other) == before
 
 
-@pytest.mark.parametrize("suffix", [".json", ".npz", ".jsonl"])
+@pytest.mark.parametrize("suffix", [".json", ".safetensors", ".jsonl"])
 def test_no_link_is_followed(folders, tmp_path, suffix):
     other, into = folders
     theirs = made(other)
@@ -236,7 +238,7 @@ def test_names_and_keys_that_are_none_are_left_and_the_others_merged(folders, fi
     outcome = oodbench("merge", other, "--into", into)
     assert outcome.status == 1 and outcome.out == f"{into}: 1 merged, 0 there already, 1 refused\n"
     assert len(complaints(outcome)) == 1 and f"not merged '{theirs.path}': its " in outcome.err
-    assert {path.name.partition("-")[0] for path in into.rglob("*.*")} == {"seed1"}
+    assert {path.name.partition("-")[0] for path in into.rglob("[!.]*.*")} == {"seed1", "network"}
 
 
 def test_folders_whose_names_are_too_long_are_refused_in_one_line(folders):
@@ -271,7 +273,7 @@ def test_a_result_that_would_lead_out_of_the_folder_is_left(folders):
     result.path.write_text(as_json(replace(result, setting="../../..")))
     outcome = oodbench("merge", other, "--into", into)
     assert outcome.status == 1 and "its suite or setting cannot name a folder" in outcome.err
-    assert not into.exists()
+    assert not files_below(into)
 
 
 KILLED = """
@@ -292,15 +294,15 @@ merge([Path(sys.argv[1])], Path(sys.argv[2]))
 """
 
 
-@pytest.mark.parametrize("files_written", range(7))
+@pytest.mark.parametrize("files_written", range(8))
 def test_a_merge_that_is_killed_anywhere_and_repeated_ends_the_same(folders, files_written):
     other, into = folders
     made(other), made(other, seed=1)
     failed(into, seed=1)
     process = subprocess.run([sys.executable, "-c", KILLED, other, into, str(files_written)], check=False)
-    assert process.returncode == (-9 if files_written < 6 else 0)
+    assert process.returncode == (-9 if files_written < 7 else 0)
     for result in read_folder(into)[0]:  # a result that exists is complete
-        assert result.status == "failed" or result.path.with_suffix(".npz").exists()
+        assert result.status == "failed" or read_scores(result)
     assert_done(oodbench("merge", other, "--into", into))
     assert files_below(into) == files_below(other)
 

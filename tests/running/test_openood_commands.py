@@ -14,7 +14,7 @@ from PIL import Image
 
 from oodbench.learning.given_models import load_model
 from oodbench.results.folder import read_folder
-from oodbench.results.result import read_scores
+from oodbench.results.stored import read_scores
 
 PAGE = Path(__file__).parents[2] / "docs" / "openood.md"
 
@@ -54,7 +54,7 @@ def test_the_page_s_commands_for_cifar10_run_and_its_check_judges_what_they_leav
     assert found["counts"]["missing"] == 0 and "tuned there" not in found["counts"]
 
     msp = next(each for each in results if each.method == "msp" and each.config.setting.semantic == "test_tin")
-    stored = read_scores(msp.path)["semantic"].scores
+    stored = read_scores(msp)["semantic"].scores
     np.testing.assert_allclose(stored, msp_of(downloaded, "test_tin"), rtol=1e-4)
 
 

@@ -19,7 +19,7 @@ from oodbench.config import suite as suites
 from oodbench.config.contents import NetworkChoice
 from oodbench.errors import UserError
 from oodbench.results.folder import read_folder
-from oodbench.results.result import read_scores
+from oodbench.results.stored import read_scores
 from oodbench.running import own_networks, provenance, repeat, trained
 from oodbench.running.plan import plan
 from oodbench.running.request import request
@@ -149,7 +149,7 @@ def test_the_same_seed_gives_the_same_numbers_wherever_the_file_lies(ran, tmp_pa
     for result in made:
         other = before[result.method]
         assert (result.key, result.weights, result.metrics) == (other.key, other.weights, other.metrics)
-        ours, theirs = read_scores(result.path), read_scores(other.path)
+        ours, theirs = read_scores(result), read_scores(other)
         assert all(
             np.array_equal(vars(ours[split])[name], each)
             for split in ours

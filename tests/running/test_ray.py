@@ -13,9 +13,9 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 from command_line import Outcome, assert_done, assert_refused, complaints, smoke
+from result_files import arrays_of
 
 from oodbench.config.cards import PACKAGE
 from oodbench.config.cards import folder as shipped
@@ -194,9 +194,7 @@ def numbers(folder):
     assert not problems and all(result.status == "ok" for result in results)
     found = {}
     for result in results:
-        with np.load(result.path.with_suffix(".npz")) as arrays:
-            raw = {name: (str(array.dtype), array.tobytes()) for name, array in arrays.items()}
-        found[str(result.path.relative_to(folder))] = (result.metrics, result.weights, result.key, raw)
+        found[str(result.path.relative_to(folder))] = (result.metrics, result.weights, result.key, arrays_of(result))
     return found
 
 
@@ -412,6 +410,6 @@ def test_a_node_with_other_code_is_refused_in_one_line(temporary, tmp_path, monk
             cluster.ray.add_node(num_cpus=1)
         outcome = run(tmp_path / "run", *SHORT, *cluster.on)
         assert_refused(outcome, f"node {socket.gethostname()}: this machine has other code: keys differ")
-        assert complaints(outcome) and not [*(tmp_path / "run" / "results").rglob("*.npz")]
+        assert complaints(outcome) and not [*(tmp_path / "run" / "results").rglob("*.safetensors")]
     finally:
         cluster.ray.shutdown()

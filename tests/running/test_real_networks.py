@@ -25,7 +25,7 @@ from oodbench.data.weights import WEIGHTS
 from oodbench.learning import evaluation
 from oodbench.learning.weight_files import load_into, read_tensors
 from oodbench.results.folder import read_folder
-from oodbench.results.result import read_scores
+from oodbench.results.stored import read_scores
 from oodbench.torchvision_import import import_with_torchvision
 
 timm = import_with_torchvision("timm")
@@ -184,7 +184,7 @@ def goes_the_users_way(mine, tmp_path, monkeypatch):
     assert found["msp"].config.given.head == "classifier" and found["msp"].config.given.classes is None
 
     # Accuracy is that of the user's network; that of a head fitted to photographs on such features is high.
-    scores = read_scores(found["msp"].path)["id"]
+    scores = read_scores(found["msp"])["id"]
     labels = [KINDS.index(path.parent.name) for path in tests]
     assert scores.labels.tolist() == labels and found["msp"].metrics["id_acc"] > 0.9
 
@@ -217,7 +217,7 @@ def fits_and_predicts(mine, tmp_path, found):
     assert outcome.status == 0, outcome.err
     rows = list(csv.DictReader(io.StringIO(outcome.out)))
     assert [Path(row["image"]) for row in rows] == [*photos[::5], *some]
-    measured = read_scores(found["knn"].path)
+    measured = read_scores(found["knn"])
     expected = [*measured["id"].scores[::5], *measured["semantic"].scores[::5]]
     np.testing.assert_allclose([float(row["score"]) for row in rows], expected, rtol=1e-3)
     is_ood = np.array([row["verdict"] == "OOD" for row in rows])
@@ -259,6 +259,6 @@ def test_of_the_thousand_outputs_for_imagenet_those_of_the_folders_are_taken_by_
     assert not problems and result.config.given.classes == [outputs[kind] for kind in sorted(outputs)]
     features = features_by_timm(model, pictures(tmp_path / "others"))
     logits = model.classifier(features)[:, [outputs[kind] for kind in sorted(outputs)]]
-    scores = read_scores(result.path)["semantic"]
+    scores = read_scores(result)["semantic"]
     assert scores.predictions.tolist() == logits.argmax(dim=1).tolist()
     np.testing.assert_allclose(scores.scores, -logits.softmax(dim=1).amax(dim=1), rtol=1e-4)

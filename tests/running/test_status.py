@@ -14,7 +14,7 @@ from oodbench.cli.status import _time_left
 from oodbench.files import claim, note_epoch
 from oodbench.learning.checkpoint import save_tensors
 from oodbench.results.folder import read_folder
-from oodbench.results.result import write
+from oodbench.results.stored import write
 from oodbench.running.plan import plan
 from oodbench.running.request import request, save
 from oodbench.running.time_left import TimeLeft, estimate

@@ -1,24 +1,25 @@
 """`oodbench submit` and `oodbench verify`: what is packed, and what a verifier finds when somebody tampered with it."""
 
-import io
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
 from command_line import assert_done, assert_refused, oodbench
+from result_files import change as change_result
+from result_files import sealed
+from safetensors.numpy import load
 from submissions import FIRST, PLUGIN, members, named, packed_again, results_in, submitted
 
 import oodbench as package
 from oodbench.config.registry import Registry
-from oodbench.results import known_images
+from oodbench.results import known_images, raw_scores
 from oodbench.results.folder import read_folder
 from oodbench.results.known_images import KnownImages
-from oodbench.results.metrics import Scored, evaluate
+from oodbench.results.metrics import evaluate
 from oodbench.results.standing import standing
 from oodbench.running.cell_checks import Context, check_cell
 
@@ -47,26 +48,34 @@ def changed(files, change, suffix=".json"):
     name = named(files, suffix)
     values = json.loads(files[name])
     change(values)
-    return {**files, name: json.dumps(values).encode()}
+    return {**files, name: sealed(values).encode()}
+
+
+def arrays_in(files):
+    """The arrays of the first cell, and the names of their two files."""
+    name = named(files, ".json")
+    network = f"{name.rpartition('/')[0].rpartition('/')[0]}/network-{json.loads(files[name])['network']}.safetensors"
+    own = name.replace(".json", ".safetensors")
+    return {**load(files[own]), **load(files[network])}, own, network
 
 
 def with_scores(files, change):
-    """With the raw scores of the first cell changed."""
-    name = named(files, ".npz")
-    arrays = dict(np.load(io.BytesIO(files[name])))
+    """With the raw scores of the first cell changed, and named by it as they are then."""
+    arrays, own, network = arrays_in(files)
     change(arrays)
-    packed = io.BytesIO()
-    np.savez_compressed(packed, **arrays)
-    return {**files, name: packed.getvalue()}
+    digests = raw_scores.digests_of(arrays)
+    digest = raw_scores.network_digest(digests)
+    scores = {name: array for name, array in arrays.items() if raw_scores.is_own(name)}
+    shared = {name: array for name, array in arrays.items() if name not in scores}
+    renamed = f"{network.rpartition('-')[0]}-{digest}.safetensors"
+    rest = {name: content for name, content in files.items() if name != network}
+    files = {**rest, own: raw_scores.packed(scores), renamed: raw_scores.packed(shared)}
+    return changed(files, lambda values: values.update(arrays=digests, network=digest))
 
 
 def as_measured(files):
     """With the metrics that the raw scores of the first cell give."""
-    arrays = np.load(io.BytesIO(files[named(files, ".npz")]))
-    splits = {
-        split: Scored(**{name.removeprefix(f"{split}_"): arrays[name] for name in arrays if name.startswith(split)})
-        for split in ("id", "covariate", "semantic")
-    }
+    splits = raw_scores.by_split(arrays_in(files)[0])
     return changed(files, lambda values: values.update(metrics=evaluate(**splits)))
 
 
@@ -85,8 +94,8 @@ def test_it_packs_scores_logs_and_the_method_s_file_and_the_same_bytes_again(tmp
         assert "settings unseen-digits, photo-patches; seeds 0, 1" in said and "4 cells in" in said
     assert (tmp_path / "mine.zip").read_bytes() == (tmp_path / "again/mine.zip").read_bytes() == submitted()
     assert files["methods/mine.py"].decode() == PLUGIN
-    assert {Path(name).suffix for name in files if name.startswith(FIRST)} == {".json", ".npz", ".jsonl"}
-    assert len(files) == 3 * CELLS + 2
+    assert {Path(name).suffix for name in files if name.startswith(FIRST)} == {".json", ".safetensors", ".jsonl"}
+    assert len(files) == 4 * CELLS + 2  # each cell has a network of its own
 
 
 def test_verifying_runs_no_code_of_the_archive_and_imports_no_torch(tmp_path, files):
@@ -279,7 +288,7 @@ def test_a_log_that_is_none_does_not_hold(tmp_path, files, log):
     assert line_of(verified(tmp_path, {**files, name: log})).startswith("FILES: its '.jsonl' is damaged: not the log")
 
 
-@pytest.mark.parametrize("suffix", [".json", ".npz", ".jsonl"])
+@pytest.mark.parametrize("suffix", [".json", ".safetensors", ".jsonl"])
 def test_no_link_is_packed(tmp_path, suffix):
     results = results_in(tmp_path)
     cell = sorted(results.rglob("mine/*.json"))[0].with_suffix(suffix)
@@ -296,11 +305,11 @@ def test_a_link_in_the_folder_of_a_submission_does_not_hold(tmp_path, files):
         (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "mine" / name).write_bytes(content)
     assert oodbench("verify", tmp_path / "mine").status == 0
-    linked = tmp_path / "mine" / named(files, ".npz")
+    linked = tmp_path / "mine" / named(files, ".safetensors")
     linked.rename(tmp_path / "elsewhere")
     linked.symlink_to(tmp_path / "elsewhere")
     outcome = oodbench("verify", tmp_path / "mine")
-    assert outcome.status == 1 and "npz' is not a file of a submission" in outcome.out
+    assert outcome.status == 1 and "safetensors' is not a file of a submission" in outcome.out
 
 
 def test_names_that_are_too_long_are_refused_in_one_line(tmp_path, files):
@@ -325,7 +334,7 @@ def test_what_cannot_be_read_is_refused_in_one_line(tmp_path, files):
     (tmp_path / "text.zip").write_text("no zip")
     assert_refused(oodbench("verify", tmp_path / "text.zip"), "is damaged (BadZipFile")
     assert_refused(oodbench("verify", tmp_path / "nowhere.zip"), "cannot be read (No such file or directory)")
-    assert_refused(oodbench("verify", tmp_path), "is not a submission: 'submission.json' cannot be read")
+    assert_refused(oodbench("verify", tmp_path), "holds neither a submission nor results")
     for text in (b"[]", b"{", b'{"x": 1}', b"[" * 100_000, b'{"schema": 99}'):
         archive = packed_again(tmp_path / "a.zip", {**files, "submission.json": text}, with_digests=False)
         assert_refused(oodbench("verify", archive), "'submission.json'")
@@ -366,7 +375,7 @@ def test_the_standing_of_a_result_is_lost_when_anything_of_it_changes(tmp_path, 
     assert_done(oodbench("verify", packed_again(tmp_path / "a.zip", files), "--into", community))
     home = community / "mine"
     paths = sorted(home.rglob("seed*.json"))
-    scores = paths[0].with_suffix(".npz")
+    scores = paths[0].with_suffix(".safetensors")
     scores.write_bytes(scores.read_bytes() + b" ")
     paths[1].with_suffix(".jsonl").unlink()
     assert [standing(path) for path in paths] == ["reported", "reported", "verified", "verified"]
@@ -394,11 +403,11 @@ def test_a_submission_that_others_would_refuse_is_not_packed(tmp_path):
     refused("the note is not one line", more=["--note", "a\nb"])
     refused("has no such results of mine", more=["--seed", "7"])
     first = next((results / "digits-c-smoke" / "photo-patches" / "mine").glob("seed0*.json"))
-    text, scores = first.read_text(), first.with_suffix(".npz").read_bytes()
-    first.with_suffix(".npz").unlink()
+    text, scores = first.read_text(), first.with_suffix(".safetensors").read_bytes()
+    first.with_suffix(".safetensors").unlink()
     refused("verification would fail", "seed 0: metrics: it has no raw scores")
-    first.with_suffix(".npz").write_bytes(scores)
-    first.write_text(text.replace('"status": "ok"', '"status": "failed"').replace('"error": null', '"error": "no"'))
+    first.with_suffix(".safetensors").write_bytes(scores)
+    change_result(first, lambda values: values.update(status="failed", error="no"))
     refused("photo-patches / mine / seed 0 failed: no; run it again, or leave out")
     first.unlink()
     refused("digits-c-smoke / photo-patches / mine / seed 0 is claimed but missing")
@@ -451,7 +460,7 @@ def test_the_workflow_verifies_what_a_request_adds_with_the_code_of_the_branch_i
         )
 
     take_in("older")
-    next((theirs / "results").rglob("seed*.npz")).write_bytes(b"damaged")
+    next((theirs / "results").rglob("seed*.safetensors")).write_bytes(b"damaged")
     git("init")
     git("add", "-A")
     git("commit", "-m", "older")
@@ -462,7 +471,7 @@ def test_the_workflow_verifies_what_a_request_adds_with_the_code_of_the_branch_i
     done = run()
     assert done.returncode == 0 and b"good: 4 of 4 cells hold" in done.stdout and b"older" not in done.stdout
     take_in("bad")
-    next((theirs / "results" / "community" / "bad").rglob("seed*.npz")).unlink()
+    next((theirs / "results" / "community" / "bad").rglob("seed*.safetensors")).unlink()
     git("add", "-A")
     git("commit", "-m", "bad")
     done = run()

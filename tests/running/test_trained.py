@@ -1,6 +1,5 @@
 """Networks with their weights, by training and by result; one training or cell in any process; `oodbench.load`."""
 
-import json
 import os
 import re
 import shutil
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from command_line import assert_done, oodbench, smoke
+from result_files import change as change_result
 from stand_ins import arrays, data_in, keep
 
 import oodbench as public
@@ -23,7 +23,8 @@ from oodbench.errors import UserError
 from oodbench.learning.checkpoint import save_tensors
 from oodbench.learning.loop import Failed
 from oodbench.results.folder import read_folder
-from oodbench.results.result import read, read_scores
+from oodbench.results.result import read
+from oodbench.results.stored import read_scores
 from oodbench.running import dispatch, execution, plan, provenance, trained
 from oodbench.running.provenance import weights_digest
 from oodbench.running.reporting import Silent
@@ -96,7 +97,7 @@ def result_of(folder, method):
 def assert_scores_as_stored(loaded):
     result = loaded.result
     parts = build_parts(result.ran_suite, result.config.setting, result.seed)
-    for split, stored in read_scores(result.path).items():
+    for split, stored in read_scores(result).items():
         again = loaded.score(getattr(parts, split).images)
         assert again.dtype == stored.scores.dtype and again.tobytes() == stored.scores.tobytes(), split
 
@@ -146,9 +147,7 @@ def test_what_is_no_result_cannot_be_loaded(tmp_path):
 
 def test_a_result_whose_labelled_images_are_others_is_refused(copy):
     result = result_of(copy, "msp")
-    values = json.loads(result.path.read_text())
-    values["data"]["parts"]["labelled"]["digest"] = "0" * 16
-    result.path.write_text(json.dumps(values))
+    change_result(result.path, lambda values: values["data"]["parts"]["labelled"].update(digest="0" * 16))
     with pytest.raises(UserError, match="the split 'labelled' differs from the one of .*; run it again with --force"):
         public.load(result.path, device="cpu")
 
@@ -301,7 +300,7 @@ def test_trainings_and_cells_by_key_in_fresh_processes_give_what_a_run_gives(dig
         assert (ours.key, ours.weights, ours.metrics, ours.device) == (
             theirs.key, theirs.weights, theirs.metrics, theirs.device
         )  # fmt: skip
-        a, b = read_scores(ours.path), read_scores(theirs.path)
+        a, b = read_scores(ours), read_scores(theirs)
         assert all(a[split].scores.tobytes() == b[split].scores.tobytes() for split in b)
 
 

@@ -10,10 +10,10 @@ import time
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from command_line import assert_refused, complaints, oodbench, process, python, terminal
+from result_files import arrays_of
 
 from oodbench.errors import UserError
 from oodbench.results.folder import read_folder
@@ -117,12 +117,12 @@ def outcome(folder):
     told = {}
     for result in found:
         values = {
-            k: v for k, v in vars(result).items() if k not in ("path", "commit", "seconds", "written", "traceback")
+            k: v
+            for k, v in vars(result).items()
+            if k not in ("path", "commit", "seconds", "written", "traceback", "request")
         }
-        log, arrays = result.path.with_suffix(".jsonl"), {}
-        if result.status == "ok":
-            with np.load(result.path.with_suffix(".npz")) as stored:
-                arrays = {name: (str(array.dtype), array.tobytes()) for name, array in stored.items()}
+        log = result.path.with_suffix(".jsonl")
+        arrays = arrays_of(result) if result.status == "ok" else {}
         told[str(result.path.relative_to(folder))] = values, arrays, log.read_text() if log.exists() else None
     return told
 

@@ -23,7 +23,7 @@ MOST = 60_000  # members; a larger archive would be of another format, zip64
 LARGEST = 2**31  # bytes of an archive
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the first moment that zip knows: no time counts
 REGULAR = 0o100644 << 16
-COMPRESSED = (".npz",)  # which are not compressed again
+COMPRESSED = (".npz", ".safetensors")  # which are not compressed again, or hardly
 LOCAL = struct.Struct("<4s5H3I2H")  # before every member
 END = struct.Struct("<4s4H2IH")  # after the table of contents
 

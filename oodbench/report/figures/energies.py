@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from oodbench.report.figures.scores import scores_of
+from oodbench.report.figures.scores import values_of
 from oodbench.report.figures.studies import Asked, Drawing, NotDrawn, Study, beside_each_other, printed_name
 from oodbench.report.figures.style import (
     SMALL,
@@ -35,7 +35,7 @@ HOW = (
 def draw(study: Study, asked: Asked) -> Drawing:
     """Distribution of the scores of the test splits, methods beside each other."""
     chosen = beside_each_other(study, asked)
-    scored = [scores_of(result) for result in chosen]
+    scored = [values_of(result) for result in chosen]
     shown = shown_splits(scored)
     columns = columns_that_fit(asked.width, min(len(chosen), 3), 2.4) if len(chosen) > 1 else 1
     rows = -(-len(chosen) // columns)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from oodbench.data.image_part import ImagePart
 from oodbench.report.figures.energies import HOW, draw_scores, shown_splits
 from oodbench.report.figures.networks import networks_of, parts_of
-from oodbench.report.figures.scores import scores_of
+from oodbench.report.figures.scores import values_of
 from oodbench.report.figures.studies import Asked, Drawing, NotDrawn, Study, beside_each_other, printed_name
 from oodbench.report.figures.style import SPLITS, TITLES, columns_that_fit, new_figure, panels_of, test_splits_of
 from oodbench.seeds import derive
@@ -33,7 +33,7 @@ def draw(study: Study, asked: Asked) -> Drawing:
     images = torch.cat(list(rows.values()))
     planes = [_plane(forward(network, images).features.numpy()) for network in networks]
     try:
-        scored = [scores_of(result) for result in chosen]
+        scored = [values_of(result) for result in chosen]
         shown = shown_splits(scored)
     except NotDrawn:
         scored = []

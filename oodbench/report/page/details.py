@@ -3,13 +3,13 @@
 import json
 import math
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from oodbench.report.page import scores
 from oodbench.results.measurement import Measurement
 from oodbench.results.metrics import METRICS
-from oodbench.results.result import Unreadable, as_json, read_log, read_scores
+from oodbench.results.result import Result, Unreadable, as_json
+from oodbench.results.stored import read_log, read_scores
 from oodbench.running.repeat import Files, command
 
 RECORDS = 200  # of a training, at most; of more, some are left out
@@ -39,11 +39,15 @@ def data_of(measurement: Measurement, files: Files) -> dict[str, Any]:
         found["problem"] = measurement.problem
     if measurement.choice is not None:
         found["epoch"] = measurement.choice.epoch
-    if result.path is not None:
-        with suppress(FileNotFoundError, Unreadable):
-            found["scores"] = scores.data_of(read_scores(result.path))
-        if curves := _curves(result.path.with_suffix(".jsonl")):
-            found["curves"] = curves
+    with suppress(FileNotFoundError, Unreadable):
+        found["scores"] = scores.data_of(read_scores(result))
+    if result.ranks:
+        found["remarks"] = [
+            *remarks,
+            "scores are stored as joint ranks: their order is exact, their values are not kept",
+        ]
+    if curves := _curves(result):
+        found["curves"] = curves
     return found
 
 
@@ -55,10 +59,10 @@ def _metrics(measurement: Measurement) -> list[list[str]]:
     return [[metric.name, f"{100 * value:.2f}" if math.isfinite(value) else "–"] for metric, value in named]
 
 
-def _curves(log: Path) -> dict[str, Any]:
+def _curves(result: Result) -> dict[str, Any]:
     """What a training recorded, in panels; empty where there is no log, or it cannot be read."""
     with suppress(FileNotFoundError, Unreadable):
-        return _panels(read_log(log))
+        return _panels(read_log(result))
     return {}
 
 

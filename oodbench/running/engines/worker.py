@@ -14,14 +14,13 @@ from oodbench.errors import UserError, said
 from oodbench.files import write_bytes
 from oodbench.learning.loop import Failed, Progress
 from oodbench.results.result import Result
+from oodbench.results.stored import files_of
 from oodbench.running import tasks
 from oodbench.running.cells import Cell, Training, weights_file
 from oodbench.running.execution import expect, score_one, train_one
 from oodbench.running.plan import Plan
 from oodbench.running.tasks import Failure, Message, Send, Task
 from oodbench.running.workplace import Workplace
-
-SUFFIXES = (".npz", ".jsonl", ".json")  # of a result's files
 
 
 class _There(Exception):
@@ -134,9 +133,9 @@ class Worker:
                     score_one(cell, self.at)
             except Failed as failure:
                 self._fail(cell, failure)
-            files = {suffix: path for suffix in SUFFIXES if (path := cell.path.with_suffix(suffix)).exists()}
-            content = {suffix: path.read_bytes() for suffix, path in files.items()} if self.is_away else {}
-            for path in files.values() if self.is_away else ():
+            files = files_of(cell.path) if self.is_away else {}
+            content = {name: path.read_bytes() for name, path in files.items()}
+            for path in files.values():
                 path.unlink()
             yield tasks.Scored(task.name, cell.name, content)
 

@@ -1,6 +1,7 @@
 """One scorer on a given network in one setting: its key, and the ordinary result that comes of it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,7 @@ from oodbench.errors import printable, said
 from oodbench.learning.loop import Failed
 from oodbench.results import result as results
 from oodbench.results.result import ComponentRun, Config, DataRead, MethodRun, PartRead, Result
+from oodbench.results.stored import file_of
 from oodbench.running import keys, provenance
 from oodbench.running.given.network import SEED, Case, Given
 from oodbench.seeds import derive
@@ -30,6 +32,7 @@ class GivenCell:
     folder: Path
     threads: int
     half_bank: bool
+    request: Mapping[str, Any] = field(default_factory=dict, compare=False)  # that asked for it, as results carry it
 
     @property
     def method(self) -> str:
@@ -62,7 +65,7 @@ class GivenCell:
 
     @cached_property
     def path(self) -> Path:
-        return results.file_of(self.folder, self.given.suite.label, self.setting, self.label, SEED, self.key)
+        return file_of(self.folder, self.given.suite.label, self.setting, self.label, SEED, self.key)
 
     def is_done(self) -> bool:
         try:
@@ -89,7 +92,7 @@ def network_key(given: Given) -> dict[str, Any]:
 def result_of(
     cell: GivenCell, device: str, measured: dict[str, float], seconds: dict[str, float], failure: Failed | None
 ) -> Result:
-    given = cell.given
+    given, config = cell.given, _config(cell)
     parts = {name: part for name, part in cell.case.parts.items().items() if len(part)}
     return Result(
         suite=given.suite.name,
@@ -105,7 +108,7 @@ def result_of(
         key=cell.key,
         variant=cell.key,
         training=digests.of_values(network_key(given)),
-        config=_config(cell),
+        config=config,
         seeds={"parts": derive(SEED, "labelled")},
         versions=provenance.versions(),
         commit=provenance.commit(),
@@ -117,6 +120,9 @@ def result_of(
         domain_accuracies=[],
         seconds={stage: round(value, 4) for stage, value in seconds.items()},
         written=datetime.now(timezone.utc).isoformat(),
+        request=dict(cell.request),
+        chain=provenance.chain(config.method),
+        precision="fp32",
     )
 
 

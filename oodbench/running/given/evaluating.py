@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -22,13 +22,14 @@ from oodbench.results import metrics
 from oodbench.results import result as results
 from oodbench.results.metrics import Scored
 from oodbench.results.result import Result
+from oodbench.results.stored import read_scores, write
 from oodbench.running import provenance
 from oodbench.running.choice import choose_methods, target_of
 from oodbench.running.execution import keyed
 from oodbench.running.given.arrays import on_arrays
 from oodbench.running.given.cells import GivenCell, result_of
 from oodbench.running.given.network import Given
-from oodbench.running.given.request import GivenRequest
+from oodbench.running.given.request import GivenRequest, recorded
 from oodbench.running.given.sanity import doubt
 from oodbench.running.given.sets import on_sets
 from oodbench.running.given.suite import on_suite
@@ -104,9 +105,9 @@ def _images(cells: Sequence[GivenCell]) -> dict[str, ImagePart]:
 def _doubt(every: Sequence[Result], classes: int) -> str | None:
     """What the accuracy on ID images says of how the network was fed."""
     done = next((result for result in every if result.status == "ok" and result.path is not None), None)
-    if done is None or done.path is None:
+    if done is None:
         return None
-    id = results.read_scores(done.path)["id"]
+    id = read_scores(done)["id"]
     assert id.labels is not None
     return doubt(id.predictions.astype(np.int64), id.labels.astype(np.int64), classes)
 
@@ -147,7 +148,8 @@ def cells_of(asked: GivenRequest, given: Given, scorers: Sequence[Component]) ->
     """Every scorer in every setting; a scorer's settings stand together."""
     threads = asked.cpu_threads or torch.get_num_threads()
     pairs = itertools.product(scorers, given.cases)
-    return [GivenCell(given, case, scorer, asked.folder, threads, asked.half_bank) for scorer, case in pairs]
+    request = recorded(asked)
+    return [GivenCell(given, case, scorer, asked.folder, threads, asked.half_bank, request) for scorer, case in pairs]
 
 
 def evaluate(cells: Sequence[GivenCell], reporter: Reporter, first: Evaluation | None = None) -> list[Result]:
@@ -207,5 +209,4 @@ def _score(cell: GivenCell, evaluation: Evaluation) -> Result:
         except Failed as problem:
             failure = problem
         result = result_of(cell, provenance.device_name(device), measured, seconds, failure)
-    results.write(result, cell.path, scored if measured else {}, [])
-    return replace(result, path=cell.path)
+    return write(result, cell.path, scored if measured else {}, [])

@@ -16,6 +16,7 @@ from oodbench.learning import threshold
 from oodbench.learning.evaluation import Evaluation
 from oodbench.results import result as results
 from oodbench.results.best import Best, choose
+from oodbench.results.stored import read_scores
 from oodbench.running.given.cells import GivenCell
 from oodbench.running.given.detector import Detector
 from oodbench.running.given.evaluating import (
@@ -123,7 +124,7 @@ def _known_scores(cells: Sequence[GivenCell]) -> dict[str, NDArray[Any]]:
     known: dict[str, NDArray[Any]] = {}
     for cell in [cell for cell in cells if cell.is_done()]:
         try:
-            stored = results.read_scores(cell.path)
+            stored = read_scores(results.read(cell.path))
         except (FileNotFoundError, results.Unreadable):
             continue  # they are computed then
         known |= {getattr(cell.case.parts, split).key: scored.scores for split, scored in stored.items()}

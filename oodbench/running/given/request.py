@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from oodbench.config.contents import FOLDER
 from oodbench.data.listing import ENDINGS
 from oodbench.errors import UserError
+from oodbench.running.request import placeless
 
 ALL = "all"  # in place of scorers: all that fit
 PROBES = "probes"  # in place of a semantic set: what every machine has
@@ -72,6 +73,24 @@ class GivenRequest:
     @property
     def folder(self) -> Path:
         return Path(self.results)
+
+
+NOT_ASKED = ("results", "device", "force")  # where and how, of which results tell in their own words
+
+
+def recorded(asked: GivenRequest) -> dict[str, Any]:
+    """What was asked, for a result to carry; of what is no text, the kind alone."""
+    said = {each.name: getattr(asked, each.name) for each in fields(GivenRequest) if each.name not in NOT_ASKED}
+    plain = {name: _plain(value) for name, value in said.items()}
+    return {name: placeless(value) for name, value in plain.items() if value not in (None, False, [])}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return [f"{name.strip(UNNAMED)}={_plain(each)}" for name, each in value.items()]
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return value if isinstance(value, str | int | bool | None) else type(value).__name__
 
 
 def _refuse(asked: GivenRequest, why: str, *names: str) -> None:
