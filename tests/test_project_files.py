@@ -150,7 +150,7 @@ def test_the_commands_that_an_issue_form_asks_for_exist(path):
 def test_whoever_reports_a_wrong_number_is_asked_for_the_result():
     fields = {each["id"]: each["attributes"] for each in read_yaml(".github/ISSUE_TEMPLATE/wrong-number.yml")["body"]}
     assert "oodbench show RESULT" in fields["show"]["value"]
-    assert "JSON" in fields["files"]["description"] and ".npz" in fields["files"]["description"]
+    assert "JSON" in fields["files"]["description"] and "oodbench pack" in fields["files"]["description"]
 
 
 def test_hooks_run_the_tools_of_the_linters_and_fetch_nothing(project):

@@ -112,6 +112,12 @@ COMMANDS = {
         "Weights are not deleted.",
         ("oodbench remove results/ --failed",),
     ),
+    "pack": Command(
+        "pack",
+        "put the results of a folder into one file, which is only read",
+        "What shows results reads a pack as it reads a folder. Repeated content is stored once.",
+        ("oodbench pack results/ --out results.pack.zip",),
+    ),
     "rescore": Command(
         "rescore",
         "compute the metrics of results again from their raw scores",
@@ -127,8 +133,8 @@ COMMANDS = {
     "verify": Command(
         "verify",
         "recompute what others submit, without running their code",
-        "The exit status is 1 if something does not hold.",
-        ("oodbench verify centered-logit.zip",),
+        "A results folder or a pack is checked for edits and damage. The exit status is 1 if something does not hold.",
+        ("oodbench verify centered-logit.zip", "oodbench verify results/"),
     ),
     "check-method": Command(
         "check_method",

@@ -52,8 +52,8 @@ def files_below(folder):
 def test_help_names_every_command_and_ends_in_commands_to_paste():
     out = assert_done(oodbench("--help"))
     verbs = (
-        "demo run evaluate fit predict table compare list show check plot report status merge remove rescore submit "
-        "verify check-method data"
+        "demo run evaluate fit predict table compare list show check plot report status merge remove pack rescore "
+        "submit verify check-method data"
     )
     assert re.findall(r"^    ([\w-]+) ", out, re.MULTILINE) == verbs.split()
     assert out.endswith("".join(f"  {example}\n" for example in EXAMPLES))
@@ -240,8 +240,8 @@ def test_help_lists_and_usage_errors_take_well_under_a_second(arguments):
 WRONG = [
     (
         ["foo"],
-        "unknown command 'foo'; known: check, check-method, compare, data, demo, evaluate, fit, list, merge, plot, "
-        "predict, remove, report, rescore, run, show, status, submit, table, verify",
+        "unknown command 'foo'; known: check, check-method, compare, data, demo, evaluate, fit, list, merge, pack, "
+        "plot, predict, remove, report, rescore, run, show, status, submit, table, verify",
     ),
     (["rn"], "unknown command 'rn'; did you mean 'run'?"),
     (["--nonsense"], "unrecognized arguments: --nonsense; see 'oodbench --help'"),
