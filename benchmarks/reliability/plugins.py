@@ -45,7 +45,7 @@ WITH_TRAINER = OTHERS.replace("mixup,", "mixup,hostile+odin,")  # ODIN sees ever
 WITH_SCORER = OTHERS.replace("msp,", "msp,hostile,")
 HOSTILE = "hostile"  # begins the name of the plugin's cell
 ITS_OWN = ("out.txt", "err.txt", "hostile.py", "results")  # of a trial's folder
-PASSING = ("commit", "seconds", "written", "digest")  # of a result, other each time
+PASSING = ("commit", "seconds", "written", "digest", "request")  # of a result, other each time
 LINE = 2000  # letters of a line that a person would still read
 SECONDS = 60  # of a run that takes one
 
