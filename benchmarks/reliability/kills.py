@@ -127,6 +127,7 @@ class Run:
 
 def _child(arguments: list[str], output: Path, started: Path, prepare: Prepare) -> None:
     sys.stdout = sys.stderr = open(output, "w", buffering=1)  # noqa: SIM115
+    os.environ["OODBENCH_DATA"] = str(output.parent / "data")  # where only a first run writes what it has measured
     torch.set_num_threads(1)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which `nohup` has ignored
     signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell has ignored for jobs in the background
