@@ -18,8 +18,9 @@ def plant(monkeypatch):
 
 
 @pytest.fixture
-def toy(tmp_path):
+def toy(tmp_path, monkeypatch):
     """A package of one function, which adds, and a test of it."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # which take longer than the tests
     files = {
         "oodbench/sums/toy.py": "def add(a, b):\n    # why\n    total = a + b\n    return total\n",
         "tests/sums/test_toy.py": "from oodbench.sums.toy import *\n\ndef test_it_adds():\n    assert add(2, 2) == 4\n",

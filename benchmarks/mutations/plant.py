@@ -137,11 +137,11 @@ def matches(definition: ast.AST, find: str) -> Iterator[tuple[ast.expr, ast.expr
 def test_files(root: Path, path: Path, fault: Fault) -> tuple[list[str], list[str]]:
     """The few that stand nearest to the code, and all others, the nearer first.
 
-    Near is what is named after the module, then what stands in the folder that mirrors its own, or in that of methods;
-    among these, what names module and definition most often, in words that few files have.
+    Near is what is named after the module, then what stands in the folder that mirrors its own (or in that of methods,
+    for what they share); among these, what names module and definition most often, in words that few files have.
     """
     inner = path.relative_to(root).parts[1:-1]
-    homes = {*(inner[:1] or ["tests"]), *(["methods"] if fault.group == "method" else [])}
+    homes = {inner[0] if inner else "tests", "methods" if fault.group == "method" else ""}
     words = {path.stem, path.stem.replace("_", "-"), *fault.where.split(".")}
     texts = {file: file.read_text(encoding="utf-8") for file in (root / "tests").rglob("test_*.py")}
     weights = {word: 1 / (1 + sum(word in text for text in texts.values())) for word in words}

@@ -12,13 +12,13 @@ schema 2 has an `.npz` with all arrays instead, and one in a pack has no files o
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from oodbench.files import CannotWrite, claim, write_bytes
+from oodbench.files import CannotWrite, NoLocks, locked, write_bytes
 from oodbench.results import pack, schema_2
 from oodbench.results.metrics import Scored
 from oodbench.results.raw_scores import (
@@ -141,9 +141,23 @@ def remove(results: Iterable[Result], folder: Path) -> None:
                 parent.rmdir()
 
 
-def _arrays_held(path: Path) -> AbstractContextManager[bool]:
-    """The lock of what networks share in a results folder; `path` is that of a result."""
-    return claim(path.absolute().parents[3] / LOCK, wait=True)
+@contextmanager
+def _arrays_held(path: Path) -> Iterator[None]:
+    """The lock of what networks share in a results folder; `path` is that of a result.
+
+    Where the file system has no locks, which whoever holds a training says, nobody else is expected.
+    """
+    lock = path.absolute().parents[3] / LOCK
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(lock, wait=True))
+        except NoLocks:
+            pass
+        except OSError as error:
+            raise CannotWrite(
+                f"cannot write '{lock}': {error.strerror}; fix permissions or choose another folder"
+            ) from None
+        yield
 
 
 def _network_of(path: Path) -> str | None:

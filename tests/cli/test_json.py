@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import assert_refused, oodbench, smoke
+from result_files import change
 
 from oodbench.config.registry import Registry
 from oodbench.config.suite import suite_files
@@ -88,9 +89,7 @@ def test_a_check_lists_its_cells_and_keeps_its_status(results, tmp_path):
     shutil.rmtree(other / "digits-c-smoke" / "unseen-digits" / "knn")
     assert values("check", results, "--against", other)["not_compared"] == ["knn"]
     path = next(other.glob("digits-c-smoke/unseen-digits/msp/*.json"))
-    changed = json.loads(path.read_text())
-    changed["metrics"]["auroc"] -= 0.5
-    path.write_text(json.dumps(changed))
+    change(path, lambda stored: stored["metrics"].update(auroc=stored["metrics"]["auroc"] - 0.5))
     (wrong,) = (
         each
         for each in values("check", results, "--against", other, "--same-machine", status=1)["cells"]
