@@ -25,14 +25,8 @@ def rescore(path: Path, dry_run: bool = False) -> bool:
     before = read(path)
     after = rescored(before)
     if after != before and not dry_run:
-        rewrite(after)
+        write_arrays(after, path, *contents_of(before))
     return after != before
-
-
-def rewrite(result: Result) -> Result:
-    """Write a result that was read from a file there again, with all that lies beside it, in today's schema."""
-    assert result.path is not None
-    return write_arrays(result, result.path, *contents_of(result))
 
 
 def rescored(result: Result) -> Result:

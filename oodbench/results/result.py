@@ -288,12 +288,6 @@ def _shared(type_: Any, text: bytes) -> Any:
     return msgspec.json.decode(text, type=type_)
 
 
-def file_of(folder: Path, suite: str, setting: str, method: str, seed: int, key: str) -> Path:
-    """Where the result of a cell lies in a results folder."""
-    method = re.sub(r"[^\w.,=+-]", "_", method)[:200]  # a hyperparameter may be any text
-    return folder / suite / setting / method / f"seed{seed}-{key[:8]}.json"
-
-
 def as_json(result: Result) -> str:
     """With the digest of all else in it."""
     values = asdict(result)

@@ -103,8 +103,8 @@ def place(path: Path, files: Mapping[str, bytes]) -> None:
         for suffix in {*SUFFIXES} - {*files}:  # of what stood here
             with suppress(OSError):
                 path.with_suffix(suffix).unlink()
-        if before is not None:
-            _drop_unnamed(path.parent.parent, {before})
+        if before is not None and network_file(path, before).name not in files:
+            _drop_unnamed(path.parent.parent, before)
 
 
 def _write_shared(file: Path, content: bytes) -> None:
@@ -134,7 +134,7 @@ def remove(results: Iterable[Result], folder: Path) -> None:
             for suffix in SUFFIXES:
                 result.path.with_suffix(suffix).unlink(missing_ok=True)
             if network is not None:
-                _drop_unnamed(result.path.parent.parent, {network})
+                _drop_unnamed(result.path.parent.parent, network)
             for parent in result.path.parents:
                 if parent == folder or any(parent.iterdir()):
                     break
@@ -168,13 +168,9 @@ def _network_of(path: Path) -> str | None:
     return None
 
 
-def _drop_unnamed(setting: Path, networks: set[str]) -> None:
-    """Delete what these networks share unless a result of the setting still names them."""
-    for path in setting.glob("*/*.json"):
-        networks = networks - {_network_of(path) or ""}
-        if not networks:
-            return
-    for network in networks:
+def _drop_unnamed(setting: Path, network: str) -> None:
+    """Delete what a network shares unless a result of the setting still names it."""
+    if not any(_network_of(path) == network for path in setting.glob("*/*.json")):
         with suppress(OSError):
             (setting / f"network-{network}{SCORES}").unlink()
 
