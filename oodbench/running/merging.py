@@ -215,7 +215,7 @@ def _array_difference(what: str, ours: np.ndarray | None, theirs: np.ndarray | N
 
 
 def _copy(theirs: Result, into: Path) -> None:
-    sweep(into.parent.glob(".*"))  # what a merge left that was killed
+    sweep([*into.parent.glob(".*"), *into.parent.parent.glob(".*")])  # what a merge left that was killed
     try:
         with suppress(FileNotFoundError):  # a method may record nothing
             read_log(theirs)

@@ -7,7 +7,7 @@ import pytest
 from command_line import assert_done, assert_refused, oodbench
 from made_results import a_result
 
-from oodbench.results.stored import write
+from oodbench.results.stored import LOCK, write
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def folder(tmp_path):
 
 
 def files(folder):
-    return {path for path in folder.rglob("[!.]*") if path.is_file()}
+    return {path for path in folder.rglob("*") if path.is_file() and path.name != LOCK}
 
 
 def of(folder, method, seed):

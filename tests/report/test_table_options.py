@@ -16,7 +16,7 @@ from oodbench.report.names import row_names
 from oodbench.report.render import ENDINGS, render
 from oodbench.report.spelling import setting_in_words
 from oodbench.report.tables import build
-from oodbench.results.stored import write
+from oodbench.results.stored import LOCK, write
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 DETECTION = "OOD detection"
@@ -157,7 +157,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is(folder, tmp_path):
     refused = oodbench("table", folder, "--out", tmp_path / "x.md", "--format", "csv")
     assert_refused(refused, "x.md is markdown, and --format says csv; leave one of them out")
     assert oodbench("table", folder, "--out", tmp_path / "a.md").status != 0
-    assert {path.name for path in tmp_path.glob("[!.]*")} == {"results", "a.md"}
+    assert {path.name for path in tmp_path.iterdir()} == {"results", "a.md", LOCK}
 
 
 @pytest.mark.parametrize(

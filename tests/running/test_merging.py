@@ -15,7 +15,7 @@ from oodbench.config.identity import version_of
 from oodbench.results.folder import read_folder
 from oodbench.results.rescore import rescore
 from oodbench.results.result import as_json, read
-from oodbench.results.stored import read_scores, write
+from oodbench.results.stored import LOCK, read_scores, write
 
 HERE = {"host": "h1", "cpu": "Xeon"}
 THERE = {"host": "h2", "cpu": "EPYC"}
@@ -38,8 +38,8 @@ def failed(folder, method="msp", seed=0):
 
 
 def files_below(folder):
-    """Every file that is not hidden and what it holds."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    """Every file but the lock and what it holds."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != LOCK)
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
@@ -238,7 +238,7 @@ def test_names_and_keys_that_are_none_are_left_and_the_others_merged(folders, fi
     outcome = oodbench("merge", other, "--into", into)
     assert outcome.status == 1 and outcome.out == f"{into}: 1 merged, 0 there already, 1 refused\n"
     assert len(complaints(outcome)) == 1 and f"not merged '{theirs.path}': its " in outcome.err
-    assert {path.name.partition("-")[0] for path in into.rglob("[!.]*.*")} == {"seed1", "network"}
+    assert {path.name.partition("-")[0] for path in into.rglob("*.*") if path.name != LOCK} == {"seed1", "network"}
 
 
 def test_folders_whose_names_are_too_long_are_refused_in_one_line(folders):
