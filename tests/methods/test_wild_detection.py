@@ -111,17 +111,6 @@ def test_the_head_learns_labeled_images_as_0_and_outliers_as_1():
     torch.testing.assert_close(loss, expected)
 
 
-def test_the_loss_of_the_head_moves_the_features_of_labeled_images_and_of_outliers():
-    weight = torch.tensor([[3.0]], requires_grad=True)
-    model = SimpleNamespace(features=lambda x: x @ weight, head=lambda f: f, ood_head=lambda f: 2 * f)
-    for labeled, outlier in ((1.0, 0.0), (0.0, 1.0)):  # one of them at a time has something to move
-        batch = Batch(torch.tensor([[labeled]]), torch.tensor([0]), None, None, outliers=torch.tensor([[outlier]]))
-        (gradient,) = torch.autograd.grad(detector_loss(model, batch)[1], weight)
-        # The mean of two rows: half of 2 x (sigmoid(2 * 3 x) - is_ood).
-        expected = labeled * torch.tensor(6.0).sigmoid() + outlier * (torch.tensor(6.0).sigmoid() - 1)
-        torch.testing.assert_close(gradient.squeeze(), expected)
-
-
 def asking(is_semantic, budget):
     """A loop whose oracle knows which of the ranked images are semantic; rows are ranks."""
     labels = torch.where(torch.tensor(is_semantic), SEMANTIC, 1)
