@@ -318,30 +318,6 @@ def test_a_parent_trains_under_its_own_name_before_its_child(tmp_path):
     assert heard.trainings == [("erm", 1, 2), ("scone", 2, 2)] and heard.results == ["scone"]
 
 
-NOTING = '''"""A trainer."""
-from dataclasses import dataclass
-from oodbench import Trainer
-
-
-@dataclass
-class Noting(Trainer):
-    """Tells which seed it draws by."""
-
-    def train(self, model, data, loop):
-        super().train(model, data, loop)
-        loop.notes["drawn_by"] = loop.seed
-'''
-
-
-def test_each_seed_trains_by_random_numbers_of_its_own_which_its_result_names(tmp_path):
-    plugin = tmp_path / "noting.py"
-    plugin.write_text(NOTING)
-    assert_done(smoke(tmp_path / "results", "noting", "--plugin", plugin, "--seeds", "0,1"))
-    found = read_folder(tmp_path / "results")[0]
-    assert {(each.seed, each.notes["drawn_by"]) for each in found} == {(s.seed, s.seeds["train"]) for s in found}
-    assert len({each.notes["drawn_by"] for each in found}) == 2
-
-
 def test_two_names_of_one_method_have_a_result_each(tmp_path):
     made = planned(tmp_path, "erm,energy,erm+energy")
     assert len({cell.key for cell in made.cells}) == 1 and len({cell.name for cell in made.cells}) == len(made.cells)
