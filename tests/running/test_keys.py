@@ -172,23 +172,6 @@ def test_every_value_counts_for_every_cell_and_its_default_changes_nothing(assig
     assert keys(suite) == keys(suite, set=defaults)
 
 
-@pytest.mark.parametrize(
-    ("assignment", "changed"),
-    [("knn.k=7", {"knn"}), ("gen.top=3", {"gen"}), ("scone.growth=2.0", {"scone"}), ("knn.k=50", set())],
-)
-def test_a_hyperparameter_counts_for_the_cells_of_its_method_and_for_no_other(assignment, changed):
-    """Of a scorer and of a trainer."""
-
-    def by_method(**more):
-        cells = plan_of(suites.load("digits-c"), "knn,gen,scone,msp", **more).cells
-        return {(cell.method.trainer.card.name, cell.method.scorer.card.name, cell.setting): cell.key for cell in cells}
-
-    before, after = by_method(), by_method(set=[assignment])
-    stale = {place[:2] for place in before if before[place] != after[place]}
-    assert stale == {("scone", "energy") if name == "scone" else ("erm", name) for name in changed}
-    assert len(before) == 8
-
-
 def test_the_draw_of_the_mixture_counts_for_what_reads_it():
     suite = suites.load("digits-c")
     other = replace(suite, contents=replace(suite.contents, mixture="three_masks"))
