@@ -1,20 +1,17 @@
 """`oodbench show RESULT.json`: a cell in words, and the command that makes it again."""
 
-import json
 import shlex
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from command_line import SUITE_FILE, assert_done, assert_refused, oodbench, smoke
 from made_results import a_result, component, config
+from result_files import REFERENCE, reference
 
 from oodbench.results.folder import read_folder
 from oodbench.results.stored import write
 from oodbench.running.repeat import command
 
-REFERENCE = Path(__file__).parents[2] / "results" / "reference"
-SCONE = next((REFERENCE / "digits-c" / "unseen-digits" / "scone").glob("seed2-*.json"))
 PLUGIN = '''"""Author (2026). Title."""
 from dataclasses import dataclass
 from oodbench import Scorer
@@ -38,18 +35,20 @@ def again(result, folder):
 
 
 def test_a_result_is_shown_in_words():
-    out, values = assert_done(oodbench("show", SCONE)), json.loads(SCONE.read_text())
+    of_digits, _ = read_folder(REFERENCE / "digits-c")
+    (result,) = [each for each in of_digits if (each.method, each.setting, each.seed) == ("scone", "unseen-digits", 2)]
+    out = assert_done(oodbench("show", result.path))
     assert out.startswith("digits-c / unseen-digits / scone / seed 2: ok\n\nmetrics (version 2), in percent\n")
     for line in (
-        f"  auroc                 {100 * values['metrics']['auroc']:.2f}  AUROC",
+        f"  auroc                 {100 * result.metrics['auroc']:.2f}  AUROC",
         "  starts from: erm@1",
         "  scorer:      energy@1 temperature 1.0",
         "  network:     small-cnn width 16",
         "  threads:     1, precision fp32",
         "  code:        batches@1, classifier@1, digits_c@1, loop@1, small-cnn@1, outputs@1, parts@1",
         "  device:      cpu (1 threads)",
-        f"  seconds:     {', '.join(f'{name} {spent}' for name, spent in sorted(values['seconds'].items()))}",
-        f"  file:        {SCONE}",
+        f"  seconds:     {', '.join(f'{name} {spent}' for name, spent in sorted(result.seconds.items()))}",
+        f"  file:        {result.path}",
     ):
         assert f"\n{line}\n" in out, line
     assert "  trainer:     scone@2 alarms 0.05, bn_mode joint" in out and "(* set by the user)" not in out
@@ -61,9 +60,10 @@ def test_a_result_is_shown_in_words():
 
 
 @pytest.mark.parametrize("method", ["msp", "scone", "energy-oe"])
-def test_the_command_of_a_committed_result_finds_it_done(method):
-    for result in read_folder(REFERENCE / "digits-c" / "photo-patches" / method)[0]:
-        assert again(result, REFERENCE) == "digits-c: 1 cell, 1 done already, 0 to run"
+def test_the_command_of_a_committed_result_finds_it_done(method, tmp_path):
+    reference(tmp_path, "digits-c", lambda result: (result.method, result.setting) == (method, "photo-patches"))
+    for result in read_folder(tmp_path)[0]:
+        assert again(result, tmp_path) == "digits-c: 1 cell, 1 done already, 0 to run"
 
 
 def test_the_command_of_a_changed_run_finds_it_done(tmp_path):
