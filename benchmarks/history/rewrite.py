@@ -3,10 +3,10 @@
     pip install git-filter-repo
     python benchmarks/history/rewrite.py SOURCE TARGET
 
-Clones SOURCE, whose history keeps every raw score that was ever committed, and rewrites the clone. The last commit keeps
-its files, and every commit its author, date and message; those that only moved results go. Commits get other names.
-Results say which commit computed them, so `results/reference/commits.txt` is added, with the old and the new name of each.
-Whoever has a clone clones again; so the rewrite is published before others have many.
+Clones SOURCE, whose history keeps every raw score that was ever committed, and rewrites the clone. The last commit
+keeps its files, and every commit its author, date and message; those that only moved results go. Commits get other
+names. Results say which commit computed them, so `results/reference/commits.txt` is added, with the old and the new
+name of each. Whoever has a clone clones again; so the rewrite is published before others have many.
 """
 
 import subprocess
