@@ -39,10 +39,9 @@ class Registry:
     """Every method at hand: built in, from entry points, and from the plugin files of this command."""
 
     def __init__(self, plugins: Iterable[str | Path] = ()) -> None:
-        self.cards: dict[str, Card] = {}
         self.broken: dict[str, str] = {}  # entry points that cannot be read, and why
-        for path in sorted(folder("methods").glob("[a-z]*.py")):
-            self._add(path, f"oodbench.methods.{path.stem}")
+        ours = sorted(folder("methods").glob("[a-z]*.py"))
+        self.cards = dict(_built_in(tuple((path, path.stat().st_mtime_ns) for path in ours)))
         for entry in sorted(entry_points(group="oodbench.methods"), key=lambda e: e.name):
             try:
                 self._add(module_file(entry.module), entry.module, entry.name, entry.attr)
@@ -53,10 +52,7 @@ class Registry:
 
     def _add(self, path: Path, module: str, name: str | None = None, class_name: str | None = None) -> str:
         card = read_method(path, module, name, class_name)
-        if card.name in self.cards:
-            other = self.cards[card.name].path
-            raise UserError(f"the method name '{card.name}' is taken by '{other}'; rename '{path}'")
-        self.cards[card.name] = card
+        _enter(card, self.cards)
         return card.name
 
     def card(self, name: str) -> Card:
@@ -103,6 +99,22 @@ class Registry:
     def every(self, word: str) -> "list[MethodSpec]":
         """What `all`, `all-scorers` or `all-trainers` stands for: scorers on ERM, trainers with their own scorer."""
         return [self.method(name) for name, card in self.cards.items() if card.kind in EVERY[command_name(word)]]
+
+
+@cache
+def _built_in(files: tuple[tuple[Path, int], ...]) -> Mapping[str, Card]:
+    """The cards of these files, each with the time of its last change; a process reads them once."""
+    cards: dict[str, Card] = {}
+    for path, _ in files:
+        _enter(read_method(path, f"oodbench.methods.{path.stem}"), cards)
+    return cards
+
+
+def _enter(card: Card, cards: dict[str, Card]) -> None:
+    if card.name in cards:
+        other = cards[card.name].path
+        raise UserError(f"the method name '{card.name}' is taken by '{other}'; rename '{card.path}'")
+    cards[card.name] = card
 
 
 def read_method(path: Path, module: str, name: str | None = None, class_name: str | None = None) -> Card:
