@@ -11,15 +11,17 @@ from typing import get_args, get_type_hints
 
 import pytest
 import torch
-from test_method_contract import SCORERS, TRAINERS, cases, fitted, make, reading
+from test_method_contract import CARDS, SCORERS, TRAINERS, subject_of
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from oodbench.config.cards import PACKAGE, folder
 from oodbench.config.recipe import Recipe
+from oodbench.errors import UserError
 from oodbench.learning.batches import Data, Split
 from oodbench.learning.method import Loop, Trainer
 from oodbench.learning.rows import Streamed
+from oodbench.testing.contract import subjects
 from oodbench.testing.scorer_rules import moved, scores_of
 from oodbench.testing.simulated_device import AWAY as DEVICE
 from oodbench.testing.simulated_device import AwayTensor, Literals, Operators
@@ -126,9 +128,19 @@ WAITS = {
 }
 
 
-@pytest.mark.parametrize(("name", "values"), list(cases(TRAINERS, only_modes=True)))
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        pytest.param(name, each.values, id=each.label)
+        for name in TRAINERS
+        for each in subjects(CARDS[name], object, "modes")
+    ],
+)
 def test_a_training_step_stays_on_its_device_and_waits_for_nothing(name, values, watch, request):
-    trainer = make(name, values)
+    try:
+        trainer = subject_of(name, **values).make()
+    except UserError as refusal:
+        pytest.skip(f"refused with the other defaults: {refusal}")
     if trainer.runs > 1:
         pytest.skip("the same steps several times")
     model = train(trainer, watch)
@@ -175,8 +187,9 @@ def test_a_trainer_that_waits_for_the_device_is_caught(trainer, waits, watch):
 
 @pytest.mark.parametrize("name", SCORERS)
 def test_a_scorer_stays_on_the_device_of_the_outputs(name, train_outputs, unseen_outputs, watch):
-    train, unseen = (reading(name, moved(out, DEVICE)) for out in (train_outputs, unseen_outputs))
-    scores = scores_of(fitted(name, {}, train), unseen)
+    subject = subject_of(name)
+    train, unseen = (subject.reading(moved(out, DEVICE)) for out in (train_outputs, unseen_outputs))
+    scores = scores_of(subject.fitted(train, train), unseen)
     assert isinstance(scores, AwayTensor) and scores.shape == (60,)
 
 

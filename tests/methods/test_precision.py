@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from command_line import SUITE_FILE, assert_done, assert_refused, oodbench, smoke
 from planned import plan_of
-from test_method_contract import SCORERS, fitted, make, reading
+from test_method_contract import SCORERS, subject_of
 
 from oodbench import load, read_results
 from oodbench.config import suite as suites
@@ -72,7 +72,8 @@ def test_gradients_of_bfloat16_arrive_in_float32_and_point_the_same_way(new_mode
     ("name", "values"), [("erm", {}), ("mldg", {}), ("dann", {"grad_penalty": 1.0}), ("scone", {})]
 )
 def test_a_bfloat16_network_learns_in_float32_weights(name, values, toy):
-    trainer, model = make(name, values), toy.start(make(name, values))
+    trainer = subject_of(name, **values).make()
+    model = toy.start(trainer)
     before = [p.clone() for p in model.state_dict().values()]
     loop = Loop(toy.recipe(trainer, epochs=1, batch_size=100), 0, CPU)
     torch.manual_seed(0)
@@ -86,8 +87,9 @@ def test_a_bfloat16_network_learns_in_float32_weights(name, values, toy):
 def test_every_scorer_scores_a_bfloat16_network(name, toy_model, toy_data):
     model = in_bfloat16(toy_model)
     model.ood_head = torch.nn.Linear(model.head.in_features, 1)  # for scorers that need one
-    out = reading(name, forward(model, toy_data.labelled.images, toy_data.labelled.y))
-    scores = scores_of(fitted(name, {}, out), out)
+    subject = subject_of(name)
+    out = subject.reading(forward(model, toy_data.labelled.images, toy_data.labelled.y))
+    scores = scores_of(subject.fitted(out, out), out)
     assert scores.isfinite().all() and scores.dtype in (torch.float32, torch.float64)
 
 
