@@ -10,7 +10,7 @@ demo: .venv/installed
 	OODBENCH_DATA=.venv/data $(BIN)/oodbench demo --results results
 
 test: .venv/installed-dev
-	$(BIN)/python -m pytest -m "not slow and not gpu" -n auto --dist worksteal
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m "not slow and not gpu" -n auto --dist worksteal  # compile tests once
 
 test-slow: .venv/installed-dev
 	$(BIN)/python -m pytest -m slow
