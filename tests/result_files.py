@@ -74,5 +74,4 @@ def as_schema_2(path, **values):
     text = json.dumps({name: each for name, each in stored.items() if name not in (*SINCE_3, "digest")}, indent=1)
     path.write_text(text)
     np.savez_compressed(path.with_suffix(".npz"), **arrays)
-    for file in (path.with_suffix(".safetensors"), *path.parent.parent.glob("network-*")):
-        file.unlink()
+    path.with_suffix(".safetensors").unlink()
