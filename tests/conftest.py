@@ -1,12 +1,16 @@
 """One toy problem for all tests: that of the contract, whose data, network and outputs are fixtures here."""
 
 import os
+import shutil
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
+from command_line import assert_done, smoke
+from filelock import FileLock
 from torch import Tensor
 
 from oodbench.data import store
@@ -46,6 +50,54 @@ def pytest_collection_finish(session):
             link.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileExistsError):  # another worker was faster
                 link.symlink_to(each)
+
+
+@pytest.fixture(scope="session")
+def made_once() -> Callable[[str, Callable[[Path], None]], Path]:
+    """A function that gives the folder of a name, which `make(folder)` has filled in the first worker that asked.
+
+    All workers of xdist share it: a test that changes files copies it.
+    """
+    home = store.data_folder().with_name(
+        "made"
+    )  # beside the data folder, which all workers have from the first process
+
+    def made(name: str, make: Callable[[Path], None]) -> Path:
+        whole = home / name / "whole"
+        whole.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(home / name / "lock"):
+            if not whole.exists():
+                part = Path(tempfile.mkdtemp(dir=whole.parent))
+                make(part)
+                part.rename(whole)
+        return whole
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def finished(made_once) -> tuple[str, Path]:
+    """What one smoke run of msp and knn printed, and its results folder."""
+
+    def make(folder: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            Path("printed").write_text(assert_done(smoke(Path("my results"), "msp,knn")))
+
+    folder = made_once("finished", make)
+    return (folder / "printed").read_text(), folder / "my results"
+
+
+@pytest.fixture(scope="session")
+def results(finished: tuple[str, Path]) -> Path:
+    """The results folder of that run, which all tests share."""
+    return finished[1]
+
+
+@pytest.fixture
+def copied(results: Path, tmp_path: Path) -> Path:
+    """A copy of that folder, to be changed."""
+    return shutil.copytree(results, tmp_path / "copied")
 
 
 @pytest.fixture(scope="session")

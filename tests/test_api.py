@@ -1,8 +1,6 @@
 """The Python interface does what the command line does, silently."""
 
 import ast
-import io
-from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -21,16 +19,7 @@ def numbers(folder):
     }
 
 
-@pytest.fixture(scope="module")
-def by_command(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("command")
-    with redirect_stdout(io.StringIO()):
-        arguments = ["--suite", "digits-c", "--preset", "smoke", "--methods", "msp,knn", "--seeds", "0"]
-        assert main(["run", *arguments, "--results", str(folder)]) == 0
-    return folder
-
-
-def test_the_three_lines_of_the_docstring_do_what_the_command_line_does(by_command, tmp_path, monkeypatch, capsys):
+def test_the_three_lines_of_the_docstring_do_what_the_command_line_does(results, tmp_path, monkeypatch, capsys):
     lines = [line for line in oodbench.__doc__.splitlines()[1:] if line.strip()]
     assert len(lines) == 3
     monkeypatch.chdir(tmp_path)
@@ -39,36 +28,36 @@ def test_the_three_lines_of_the_docstring_do_what_the_command_line_does(by_comma
     call.keywords.append(ast.keyword("preset", ast.Constant("smoke")))
     variables: dict = {}
     exec(compile(ast.fix_missing_locations(tree), "docstring", "exec"), variables)
-    assert numbers(tmp_path / "results") == numbers(by_command)
+    assert numbers(tmp_path / "results") == numbers(results)
     printed = capsys.readouterr()
-    assert main(["table", str(by_command)]) == 0
+    assert main(["table", str(results)]) == 0
     assert printed.out.strip() == capsys.readouterr().out.strip() and not printed.err
     assert {(r.method, r.setting) for r in variables["results"]} == {
         (method, setting) for method in ("msp", "knn") for setting in ("unseen-digits", "photo-patches")
     }
 
 
-def test_what_is_done_is_returned_and_not_done_again(by_command, capsys):
-    before = {path: path.stat().st_mtime_ns for path in by_command.rglob("*") if path.is_file()}
-    found = oodbench.run("digits-c", ["knn", "msp"], preset="smoke", results=by_command)
+def test_what_is_done_is_returned_and_not_done_again(copied, capsys):
+    before = {path: path.stat().st_mtime_ns for path in copied.rglob("*") if path.is_file()}
+    found = oodbench.run("digits-c", ["knn", "msp"], preset="smoke", results=copied)
     assert [(r.method, r.setting) for r in found] == [
         ("knn", "unseen-digits"), ("knn", "photo-patches"), ("msp", "unseen-digits"), ("msp", "photo-patches")
     ]  # fmt: skip
-    assert sorted(found, key=lambda r: r.path) == oodbench.read_results(by_command)
-    assert {path: path.stat().st_mtime_ns for path in by_command.rglob("*") if path.is_file()} == before
+    assert sorted(found, key=lambda r: r.path) == oodbench.read_results(copied)
+    assert {path: path.stat().st_mtime_ns for path in copied.rglob("*") if path.is_file()} == before
     assert capsys.readouterr() == ("", "")
 
 
-def test_force_runs_again_to_the_same_numbers(by_command):
-    (path,) = by_command.glob("*/unseen-digits/msp/seed0-*.json")
-    before, stamp = numbers(by_command), path.stat().st_mtime_ns
-    (again,) = oodbench.run("digits-c", "msp", ["unseen-digits"], preset="smoke", results=str(by_command), force=True)
+def test_force_runs_again_to_the_same_numbers(copied):
+    (path,) = copied.glob("*/unseen-digits/msp/seed0-*.json")
+    before, stamp = numbers(copied), path.stat().st_mtime_ns
+    (again,) = oodbench.run("digits-c", "msp", ["unseen-digits"], preset="smoke", results=str(copied), force=True)
     assert path.stat().st_mtime_ns > stamp and again.path == path
-    assert numbers(by_command) == before
+    assert numbers(copied) == before
 
 
-def test_settings_seeds_hyperparameters_and_weights_are_those_of_the_command_line(by_command, tmp_path, capsys):
-    (weights,) = (by_command / "weights").glob("*.pt")
+def test_settings_seeds_hyperparameters_and_weights_are_those_of_the_command_line(results, tmp_path, capsys):
+    (weights,) = (results / "weights").glob("*.pt")
     found = oodbench.run(
         "digits-c",
         "knn",
@@ -105,12 +94,12 @@ class Largest(oodbench.Scorer):
 '''
 
 
-def test_a_plugin_is_a_method_and_its_code_decides_what_is_done(by_command, tmp_path):
+def test_a_plugin_is_a_method_and_its_code_decides_what_is_done(copied, tmp_path):
     plugin = tmp_path / "largest.py"
     plugin.write_text(PLUGIN)
 
     def run(**options):
-        given = dict(preset="smoke", settings=["unseen-digits"], results=by_command, plugins=[plugin], **options)
+        given = dict(preset="smoke", settings=["unseen-digits"], results=copied, plugins=[plugin], **options)
         (result,) = oodbench.run("digits-c", "largest", **given)
         return result
 
@@ -126,10 +115,10 @@ def test_a_plugin_is_a_method_and_its_code_decides_what_is_done(by_command, tmp_
     assert turned.metrics["auroc"] == pytest.approx(1 - first.metrics["auroc"])
 
 
-def test_the_table_is_the_commands_in_every_format(by_command, capsys):
+def test_the_table_is_the_commands_in_every_format(results, capsys):
     for format in ("markdown", "latex", "csv", "json"):
-        assert main(["table", str(by_command), "--format", format, "--metrics", "auroc,id_acc", "--seeds", "1"]) == 0
-        assert oodbench.table(by_command, format, ["auroc", "id_acc"], seeds=1) == capsys.readouterr().out
+        assert main(["table", str(results), "--format", format, "--metrics", "auroc,id_acc", "--seeds", "1"]) == 0
+        assert oodbench.table(results, format, ["auroc", "id_acc"], seeds=1) == capsys.readouterr().out
 
 
 def test_a_layout_of_the_paper_is_the_commands_with_what_is_reported(capsys):

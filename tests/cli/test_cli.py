@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from command_line import assert_done, assert_refused, complaints, oodbench, process, python, smoke, terminal
@@ -26,23 +27,6 @@ from oodbench.results.metrics import METRICS
 
 SUITE = ("run", "--suite", "digits-c")
 SMOKE = (*SUITE, "--preset", "smoke")
-
-
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory):
-    """What one smoke run printed, and its results folder. Shared: a test that changes files copies it."""
-    folder = tmp_path_factory.mktemp("finished") / "my results"
-    return assert_done(smoke(folder, "msp,knn")), folder
-
-
-@pytest.fixture(scope="session")
-def results(finished):
-    return finished[1]
-
-
-@pytest.fixture
-def copied(results, tmp_path):
-    return shutil.copytree(results, tmp_path / "copied")
 
 
 def files_below(folder):
@@ -199,16 +183,16 @@ def test_show_of_the_embedded_suite_counts_images_and_names_where_they_come_from
     assert "width = 16  (a whole number)" in assert_done(oodbench("show", "small-cnn"))
 
 
-def test_torch_is_not_imported_for_what_trains_nothing(results):
-    run_ = [*SMOKE, "--results", str(results), "--methods"]
+def test_torch_is_not_imported_for_what_trains_nothing(copied):
+    run_ = [*SMOKE, "--results", str(copied), "--methods"]
     commands = [
         [], ["--help"], ["--version"], ["run", "--help"], ["list"], ["list", "methods"], ["show", "knn"],
         ["show", "erm"], ["show", "erm+knn"], ["show", "digits-c"], ["show", "small-cnn"], ["show", "zzz"], ["zzz"],
         ["run", "--suite", "zzz"], [*run_, "zzz"], [*run_, "knn", "--set", "knn.k=x"],
         [*run_, "knn", "--set", "knn.z=1"], [*run_, "knn", "--set", "recipe.epochs=0"], [*run_, "knn", "--seeds", "a"],
         [*run_, "knn", "--seeds", ""], [*run_, "knn", "--setting", "zzz"], [*run_, "knn", "--preset", "zzz"],
-        [*run_, "knn", "--plugin", "zzz.py"], [*run_, "msp,knn"], ["table", str(results)], ["table", "zzz"],
-        ["table", str(results), "--format", "latex"], ["table", str(results), "--metrics", "zzz"],
+        [*run_, "knn", "--plugin", "zzz.py"], [*run_, "msp,knn"], ["table", str(copied)], ["table", "zzz"],
+        ["table", str(copied), "--format", "latex"], ["table", str(copied), "--metrics", "zzz"],
     ]  # fmt: skip
     code = f"""
 import sys
@@ -331,10 +315,10 @@ def test_a_process_ends_with_status_two_and_no_traceback(arguments):
     assert_refused(process(*arguments))
 
 
-def test_a_run_says_what_it_does_and_ends_in_the_table_and_the_next_command(finished):
+def test_a_run_says_what_it_does_and_ends_in_the_table_and_the_next_command(finished, monkeypatch):
     out, results = finished
     assert out.startswith(
-        f"digits-c-smoke: 4 cells, 0 done already, 4 to run in 1 training; results go to {results}\n[1/1] erm, seed 0\n"
+        "digits-c-smoke: 4 cells, 0 done already, 4 to run in 1 training; results go to my results\n[1/1] erm, seed 0\n"
     )
     assert re.search(r"^  epoch 3/3, loss \d\.\d{4}, [\d,]+ images/s$", out, re.MULTILINE)
     numbers = ", ".join(rf"{re.escape(METRICS[name].title)} \d+\.\d\d" for name in DEFAULT_METRICS)
@@ -343,6 +327,8 @@ def test_a_run_says_what_it_does_and_ends_in_the_table_and_the_next_command(fini
         f"{setting} / {method} / seed 0" for method in ("msp", "knn") for setting in ("unseen-digits", "photo-patches")
     ]
     assert "\x1b" not in out and "\r" not in out
+    monkeypatch.chdir(results.parent)
+    results = Path(results.name)
     home = results / "digits-c-smoke"
     assert f"The same table: {home / 'table.md'} and {home / 'table.tex'}\n" in out
     assert (home / "table.md").read_text() == assert_done(oodbench("table", results))
@@ -564,9 +550,9 @@ def test_a_table_of_one_suites_folder_is_that_suites_table(results):
 
 
 @pytest.mark.parametrize(("command", "status"), [("table {} --format json", 0), ("list", 0), ("run", 1)])
-def test_a_reader_that_goes_away_early_causes_no_traceback(command, status, results):
-    arguments = [*SMOKE, "--methods", "msp,knn", "--results", str(results)] if command == "run" else command.split()
-    arguments = [argument.replace("{}", str(results)) for argument in arguments]
+def test_a_reader_that_goes_away_early_causes_no_traceback(command, status, copied):
+    arguments = [*SMOKE, "--methods", "msp,knn", "--results", str(copied)] if command == "run" else command.split()
+    arguments = [argument.replace("{}", str(copied)) for argument in arguments]
     child = subprocess.Popen(
         [sys.executable, "-m", "oodbench", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

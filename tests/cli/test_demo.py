@@ -1,6 +1,7 @@
 """`oodbench demo`: one command from nothing to a table and a page. Here with the preset smoke, which takes a second."""
 
 import dataclasses
+import shutil
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -29,25 +30,42 @@ FAILING = ("msp", "broken")
 ROOT = Path(__file__).parents[2]
 
 
+QUICK = dataclasses.replace(demo.REQUEST, preset="smoke", methods=("msp", "bn-adapt"), seeds=(0,))
+
+
 @pytest.fixture(autouse=True)
 def small(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    quick = dataclasses.replace(demo.REQUEST, preset="smoke", methods=("msp", "bn-adapt"), seeds=(0,))
-    monkeypatch.setattr(demo, "REQUEST", quick)
+    monkeypatch.setattr(demo, "REQUEST", QUICK)
 
 
-def test_it_prints_the_table_and_then_the_path_of_the_page(tmp_path):
-    outcome = oodbench("demo")
-    assert_done(outcome)
-    *table, last = outcome.out.splitlines()
+@pytest.fixture
+def first(made_once, tmp_path):
+    """What a first call has printed; what it has left is in the working folder."""
+
+    def make(folder):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(demo, "REQUEST", QUICK)
+            (folder / "home").mkdir()
+            patch.chdir(folder / "home")
+            outcome = oodbench("demo")
+            assert_done(outcome)
+            (folder / "printed").write_text(outcome.out)
+
+    folder = made_once("demo", make)
+    shutil.copytree(folder / "home", tmp_path, dirs_exist_ok=True)
+    return (folder / "printed").read_text()
+
+
+def test_it_prints_the_table_and_then_the_path_of_the_page(first, tmp_path):
+    *table, last = first.splitlines()
     page = tmp_path / last.rpartition(" ")[2]
     assert page == tmp_path / "results" / "demo" / "report" / "index.html"
     assert chunks_of(page)["index"]["title"] == "oodbench demo"
     assert any("OOD Acc." in line for line in table) and any("BN-adapt" in line for line in table)
 
 
-def test_what_it_leaves_is_a_collection_that_a_run_does_not_count_as_its_own(tmp_path):
-    assert_done(oodbench("demo"))
+def test_what_it_leaves_is_a_collection_that_a_run_does_not_count_as_its_own(first, tmp_path):
     assert collection_of(tmp_path / "results" / "demo") == "demo"
     assert {*tmp_path.iterdir()} == {tmp_path / "results"}
     assert_refused(oodbench("table", "results"), "results")
@@ -66,14 +84,13 @@ def test_at_home_it_leaves_what_the_script_of_clean_environments_lets_pass_and_n
     assert [path for path in (tmp_path / "home").rglob("*") if path.is_file()] == [tmp_path / "home" / paces]
 
 
-def test_a_second_call_shows_the_same_and_computes_nothing(tmp_path):
-    first, second = oodbench("demo"), oodbench("demo")
-    assert first.out == second.out
+def test_a_second_call_shows_the_same_and_computes_nothing(first):
+    second = oodbench("demo")
+    assert second.out == first
     assert "nothing to do" in assert_done(second)
 
 
-def test_force_runs_everything_again(tmp_path):
-    assert_done(oodbench("demo"))
+def test_force_runs_everything_again(first):
     made = {result.path: result.path.stat().st_mtime_ns for result in read_results("results/demo")}
     assert_done(oodbench("demo", "--force"))
     again = {result.path: result.path.stat().st_mtime_ns for result in read_results("results/demo")}

@@ -6,20 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_line import assert_refused, oodbench, smoke
+from command_line import assert_refused, oodbench
 from result_files import change
 
 from oodbench.config.registry import Registry
 from oodbench.config.suite import suite_files
 
 PAGE = Path(__file__).parents[2] / "docs" / "defaults.md"
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("made") / "results"
-    assert smoke(folder, "msp,knn").status == 0
-    return folder
 
 
 def values(*arguments, status=0):

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from result_files import sealed
 
-import oodbench
 from oodbench.data import parts
 from oodbench.errors import UserError
 from oodbench.report import render, tables
@@ -24,17 +23,9 @@ from oodbench.seeds import derive
 DOC = Path(__file__).parents[2] / "docs" / "results.md"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Two real results."""
-    path = tmp_path_factory.mktemp("run") / "results"
-    oodbench.run("digits-c", "msp", preset="smoke", results=path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def real(folder):
-    return min(folder.rglob("seed0-*.json"))
+@pytest.fixture
+def real(results):
+    return min(results.rglob("msp/seed0-*.json"))
 
 
 @pytest.fixture
@@ -137,24 +128,25 @@ def test_the_page_describes_the_log(real):
         assert json.loads(line).keys() == {"epoch", "lr", "loss"} <= set(re.findall("`(.+?)`", section("Training log")))
 
 
-def test_the_page_draws_the_folder_as_it_is(folder, real):
+def test_the_page_draws_the_folder_as_it_is(results, real):
     drawing = re.search("```\n(results/.*?)```", DOC.read_text(), re.DOTALL)[1]
-    for ending in sorted({p.suffix for p in folder.rglob("*") if p.is_file()} - {".lock"}):
+    for ending in sorted({p.suffix for p in results.rglob("*") if p.is_file()} - {".lock"}):
         assert ending in drawing, ending
-    assert real.relative_to(folder).parts[:-1] in {
+    assert real.relative_to(results).parts[:-1] in {
         ("digits-c-smoke", s, "msp") for s in ("unseen-digits", "photo-patches")
     }
     assert re.fullmatch(r"seed0-[0-9a-f]{8}\.json", real.name) and read(real).key.startswith(real.stem[6:])
 
 
-def test_the_python_on_the_page_runs(folder, monkeypatch):
+def test_the_python_on_the_page_runs(copied, monkeypatch):
     blocks = re.findall("```python\n(.*?)```", DOC.read_text(), re.DOTALL)
-    monkeypatch.chdir(folder.parent)
+    copied.rename(copied.with_name("results"))
+    monkeypatch.chdir(copied.parent)
     variables: dict = {}
     for code in blocks:
         exec(code, variables)
     assert len(blocks) == 2 and isinstance(variables["result"], Result)
-    assert len(variables["cells"]) == len(list(folder.rglob("seed*.json")))
+    assert len(variables["cells"]) == len(list(Path("results").rglob("seed*.json")))
 
 
 def with_values(file, **values):
