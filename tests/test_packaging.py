@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -42,8 +43,8 @@ def git(folder, *arguments):
     subprocess.run(["git", *own, *arguments], cwd=folder, check=True, capture_output=True)
 
 
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory):
+@pytest.fixture(scope="session")
+def checkout(made_once):
     """What a download of the working tree would hold but for the reference results, and some litter."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -53,74 +54,82 @@ def checkout(tmp_path_factory):
     )
     if listed.returncode or not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
-    copy = tmp_path_factory.mktemp("clone")
-    for name in filter(None, listed.stdout.decode().split("\0")):
-        if (ROOT / name).is_file() and Path(name).suffix not in (".npz", ".jsonl", ".zip"):  # of results
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, copy / name)
-    (copy / "results" / "digits-c").mkdir(parents=True, exist_ok=True)
-    (copy / "results" / "digits-c" / "seed0-1.json").write_text("{}")
-    return copy
+
+    def make(copy):
+        for name in filter(None, listed.stdout.decode().split("\0")):
+            if (ROOT / name).is_file() and Path(name).suffix not in (".npz", ".jsonl", ".zip"):  # of results
+                (copy / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, copy / name)
+        (copy / "results" / "digits-c").mkdir(parents=True, exist_ok=True)
+        (copy / "results" / "digits-c" / "seed0-1.json").write_text("{}")
+
+    return made_once("checkout", make)
 
 
-@pytest.fixture(scope="module")
-def clone(checkout, tmp_path_factory):
+@pytest.fixture(scope="session")
+def clone(checkout, made_once):
     """A clone of a repository with that tree."""
-    clone = shutil.copytree(checkout, tmp_path_factory.mktemp("repository") / "clone")
-    git(clone, "init", "--quiet")
-    git(clone, "add", ".")
-    git(clone, "commit", "--quiet", "--message", "all")
-    return clone
+
+    def make(clone):
+        shutil.copytree(checkout, clone, dirs_exist_ok=True)
+        git(clone, "init", "--quiet")
+        git(clone, "add", ".")
+        git(clone, "commit", "--quiet", "--message", "all")
+
+    return made_once("clone", make)
 
 
-@pytest.fixture(scope="module")
-def distributions(clone, tmp_path_factory):
+@pytest.fixture(scope="session")
+def distributions(clone, made_once):
     """The source distribution of a tagged clone, and the wheel made from that."""
     if not all(map(importlib.util.find_spec, BUILDERS)):
         pytest.skip(f"{' or '.join(BUILDERS)} is not installed")
-    made = tmp_path_factory.mktemp("dist")
-    build = "import sys, setuptools.build_meta as b; getattr(b, 'build_' + sys.argv[1])(sys.argv[2])"
-    shutil.copytree(clone, made / "clone")
-    git(made / "clone", "tag", TAG)
-    call(["-c", build, "sdist", str(made)], made / "clone")
-    (source,) = made.glob("oodbench-*.tar.gz")
-    with tarfile.open(source) as archive:
-        archive.extractall(made, filter="data")
-    call(["-c", build, "wheel", str(made)], made / source.name.removesuffix(".tar.gz"))
-    (wheel,) = made.glob("oodbench-*.whl")
+
+    def make(made):
+        build = "import sys, setuptools.build_meta as b; getattr(b, 'build_' + sys.argv[1])(sys.argv[2])"
+        shutil.copytree(clone, made / "clone")
+        git(made / "clone", "tag", TAG)
+        call(["-c", build, "sdist", str(made)], made / "clone")
+        (source,) = made.glob("oodbench-*.tar.gz")
+        with tarfile.open(source) as archive:
+            archive.extractall(made, filter="data")
+        call(["-c", build, "wheel", str(made)], made / source.name.removesuffix(".tar.gz"))
+
+    made = made_once("distributions", make)
+    (source,), (wheel,) = made.glob("oodbench-*.tar.gz"), made.glob("oodbench-*.whl")
     return source, wheel
 
 
-@pytest.fixture(scope="module")
-def other_packages(tmp_path_factory):
+@pytest.fixture(scope="session")
+def other_packages(made_once):
     """Everything that is installed here except oodbench."""
-    links = tmp_path_factory.mktemp("packages")
-    for place in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
-        for path in Path(place).iterdir():
-            if "oodbench" not in path.name and not (links / path.name).exists():
-                (links / path.name).symlink_to(path)
-    return links
+
+    def make(links):
+        for place in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
+            for path in Path(place).iterdir():
+                if "oodbench" not in path.name and not (links / path.name).exists():
+                    (links / path.name).symlink_to(path)
+
+    return made_once("packages", make)
 
 
 def command(place, other_packages, cwd, *arguments):
     """`python -m oodbench` where only that place and the other packages can be imported."""
     path = os.pathsep.join([str(place), str(other_packages)])
-    return call(["-S", "-m", "oodbench", *arguments], cwd, PYTHONPATH=path)
-
-
-def names(listing):
-    return {line.split()[0] for line in listing.splitlines() if line}
+    shared = {"PYTHONDONTWRITEBYTECODE": "1"}  # another worker may be copying the place
+    return call(["-S", "-m", "oodbench", *arguments], cwd, PYTHONPATH=path, **shared)
 
 
 def works(place, other_packages, cwd):
     """Every command a newcomer tries finds the methods and suites of that place."""
+    listed = json.loads(command(place, other_packages, cwd, "list", "--json"))
     for kind, expected in (
         ("methods", {name.removesuffix(".py").replace("_", "-") for name in METHODS}),
         ("suites", set(suite_files())),
         ("datasets", {"digits", "photo-patches"}),
         ("networks", {"small-cnn", "timm"}),
     ):
-        assert names(command(place, other_packages, cwd, "list", kind)) >= expected, kind
+        assert {each["name"] for each in listed[kind]} >= expected, kind
     shown = command(place, other_packages, cwd, "show", "knn")
     assert str(place) in shown.splitlines()[-1]
     return command(place, other_packages, cwd, "--version").split()
@@ -132,12 +141,10 @@ def run_in(place, other_packages, cwd):
     assert "OOD Acc." in output and len(list((cwd / "results").rglob("seed0-*.json"))) == 2
 
 
-@pytest.fixture(scope="module")
-def installed(distributions, tmp_path_factory):
-    place = tmp_path_factory.mktemp("installed")
+@pytest.fixture(scope="session")
+def installed(distributions, made_once):
     pip = ["-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps", "--no-index"]
-    call([*pip, "--target", str(place), str(distributions[1])], place)
-    return place
+    return made_once("installed", lambda place: call([*pip, "--target", place, distributions[1]], place))
 
 
 def test_a_wheel_works_away_from_the_checkout_and_knows_the_version_of_its_tag(installed, other_packages, tmp_path):
@@ -151,7 +158,8 @@ def test_without_a_tag_the_version_is_a_development_version_of_the_next(checkout
     fallback = re.search(r'^fallback_version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.M)[1]
     assert fallback.endswith(".dev0")
     assert call(["-m", "setuptools_scm"], checkout).strip() == fallback
-    assert call(["-m", "setuptools_scm"], clone).strip() == fallback.replace(".dev0", ".dev1")
+    reading = {"GIT_OPTIONAL_LOCKS": "0"}  # another worker may be copying the clone
+    assert call(["-m", "setuptools_scm"], clone, **reading).strip() == fallback.replace(".dev0", ".dev1")
 
 
 def test_building_leaves_nothing_in_a_clone_that_git_sees(clone, distributions):
