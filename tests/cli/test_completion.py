@@ -14,30 +14,64 @@ from oodbench.results.metrics import METRICS
 pytest.importorskip("argcomplete")
 
 
-@pytest.fixture
-def offered(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+SHELL = {
+    "_ARGCOMPLETE": "1",
+    "_ARGCOMPLETE_SHELL": "bash",
+    "_ARGCOMPLETE_IFS": "\n",
+    "_ARGCOMPLETE_SUPPRESS_SPACE": "1",
+    "_ARGCOMPLETE_COMP_WORDBREAKS": " \t\n",
+    "_ARGCOMPLETE_STDOUT_FILENAME": "answer",
+}
+# Runs `oodbench` once for each line, in a fork, since it ends its process. What all of them read is read before.
+FORKING = """
+import os, sys
+from oodbench.cli import command_line, completion, main
+from oodbench.config.registry import Registry
 
-    def ask(line, **environment):
-        answer = tmp_path / "answer"
+command_line.parser_of()
+Registry().cards
+
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        line = line.removesuffix("\\n")
+        os.environ.update(COMP_LINE=line, COMP_POINT=str(len(line)))
+        sys.exit(main())
+    os.waitpid(child, 0)
+    print("answered", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def offered(tmp_path_factory):
+    """A function that gives what is offered after a line."""
+    folder = tmp_path_factory.mktemp("shell")
+    answer, told = folder / "answer", folder / "told"
+    with told.open("w") as err:
+        shell = subprocess.Popen(
+            [sys.executable, "-X", "importtime", "-c", FORKING],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err, text=True, cwd=folder,
+            env={**os.environ, **SHELL},
+        )  # fmt: skip
+
+    def ask(line):
         answer.unlink(missing_ok=True)
-        asked = {
-            "_ARGCOMPLETE": "1",
-            "_ARGCOMPLETE_SHELL": "bash",
-            "_ARGCOMPLETE_IFS": "\n",
-            "_ARGCOMPLETE_SUPPRESS_SPACE": "1",
-            "_ARGCOMPLETE_COMP_WORDBREAKS": " \t\n",
-            "_ARGCOMPLETE_STDOUT_FILENAME": str(answer),
-            "COMP_LINE": line,
-            "COMP_POINT": str(len(line)),
-        }
-        command = [sys.executable, "-X", "importtime", "-m", "oodbench"]
-        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **asked, **environment})
-        assert done.stdout == "" and " torch\n" not in done.stderr
-        assert "Traceback" not in done.stderr
+        shell.stdin.write(f"{line}\n")
+        shell.stdin.flush()
+        assert shell.stdout.readline() == "answered\n"
+        assert "import time:" in told.read_text() and " torch\n" not in told.read_text()
+        assert "Traceback" not in told.read_text()
         return answer.read_text().split() if answer.exists() else []
 
-    return ask
+    yield ask
+    shell.communicate()
+
+
+def test_a_new_process_offers_commands_without_torch(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    outcome = python("-X", "importtime", "-m", "oodbench", COMP_LINE="oodbench r", COMP_POINT="10", **SHELL)
+    assert outcome.out == "" and " torch\n" not in outcome.err and "Traceback" not in outcome.err
+    assert (tmp_path / "answer").read_text().split() == ["run", "report", "remove", "rescore"]
 
 
 def test_commands_and_their_flags_are_offered(offered):
