@@ -129,10 +129,19 @@ def test_a_file_name_that_is_no_text_is_shown_by_its_bytes(folder):
     assert done.status == 0 and "b\\xffd/\\xe9.json: truncated, or not JSON\n" in done.err
 
 
-@pytest.mark.parametrize(("place", "message"), [("> /dev/full", FULL), (">&-", CLOSED)], ids=["full", "closed"])
 @pytest.mark.parametrize("arguments", [(), ("--version",), ("table", "--help"), ("list",)], ids=" ".join)
-def test_output_that_is_lost_is_an_error_in_one_line(arguments, place, message):
-    assert_refused(shell(place, *arguments), message)
+def test_output_that_is_lost_is_an_error_in_one_line(arguments, monkeypatch):
+    assert_refused(printed("utf-8", *arguments, last=b""), FULL)
+    monkeypatch.setattr(sys, "stdout", None)  # as Python has it where a shell has closed it
+    err = io.StringIO()
+    with contextlib.redirect_stderr(err):
+        status = main([*arguments])
+    assert_refused(Outcome(status, "", err.getvalue()), CLOSED)
+
+
+def test_so_it_is_in_a_process():
+    assert_refused(shell("> /dev/full", "list"), FULL)
+    assert_refused(shell(">&-", "--version"), CLOSED)
 
 
 def test_what_closed_streams_would_have_said_goes_nowhere_else(tmp_path):
@@ -214,10 +223,9 @@ def test_a_plugin_that_closes_the_streams_takes_them_from_nobody(tmp_path):
     closes = f"    def train(self, model, data, loop):\n        import os, sys\n        {closing}\n"
     plugin.write_text(PLUGIN.replace("Mine", "Closing") + closes + "        super().train(model, data, loop)\n")
     arguments = ["run", "--suite", "digits-c", "--preset", "smoke", "--methods", "closing,msp"]
-    command = [*arguments, "--plugin", str(plugin), "--results", str(tmp_path / "results")]
-    done = subprocess.run([sys.executable, "-m", "oodbench", *command], capture_output=True, text=True)
-    assert done.returncode == 0 and "oodbench: " not in done.stderr
-    assert "The same table: " in done.stderr and "Closing" in done.stdout
+    command = [*arguments, "--setting", "unseen-digits", "--plugin", plugin, "--results", tmp_path / "results"]
+    done = printed("utf-8", *command)
+    assert "The same table: " in assert_done(done) and "Closing" in done.out
 
 
 CLEARS = "\x1b[2J"  # the screen, in a terminal that obeys
