@@ -65,6 +65,15 @@ def terminal(*arguments: object, **environment: str) -> tuple[int, str]:
     return child.wait(), shown.decode()
 
 
+def on_screen(*arguments: object) -> tuple[int, str]:
+    """`oodbench ARGUMENTS` with a terminal as standard error, in this process; its status, and what that shows."""
+    screen = io.StringIO()
+    screen.isatty = lambda: True
+    with contextlib.redirect_stderr(screen):
+        status = main([str(argument) for argument in arguments])
+    return status, screen.getvalue()
+
+
 def smoke(results: Path, methods: str, *more: object) -> Outcome:
     """A run of a second."""
     return oodbench(

@@ -161,10 +161,10 @@ def users_folder(tmp_path, monkeypatch):
     for name, text in code_blocks(TUTORIAL):
         Path(name).write_text(text)
     torch.save(trained_state(), "mine.pt")
-    write_folder(Path("photos/train"), some.train[::2], some.train_labels[::2])
-    write_folder(Path("photos/test"), some.test[::2], some.test_labels[::2])
-    write_folder(Path("snow"), some.noisy[::2], some.test_labels[::2])
-    write_folder(Path("others"), some.unseen[::2])
+    write_folder(Path("photos/train"), some.train[::4], some.train_labels[::4])
+    write_folder(Path("photos/test"), some.test[::4], some.test_labels[::4])
+    write_folder(Path("snow"), some.noisy[::4], some.test_labels[::4])
+    write_folder(Path("others"), some.unseen[::4])
     Path("classes.txt").write_text("".join(f"digit{number}\n" for number in range(CLASSES)))
     of_timm = rebuild({"library": "timm", "name": "resnet18", "num_classes": CLASSES})
     safetensors.torch.save_file(of_timm.state_dict(), "mine.safetensors")
@@ -212,9 +212,9 @@ def test_the_tutorial_s_python_runs_in_its_order(users_folder, capsys):
     scope = {
         name: TensorDataset(torch.from_numpy(images) / 255, torch.from_numpy(labels))
         for name, images, labels in (
-            ("train_data", some.train[::2], some.train_labels[::2]),
-            ("test_data", some.test[::2], some.test_labels[::2]),
-            ("other_data", some.unseen[::2], np.zeros(len(some.unseen[::2]), dtype=np.int64)),
+            ("train_data", some.train[::4], some.train_labels[::4]),
+            ("test_data", some.test[::4], some.test_labels[::4]),
+            ("other_data", some.unseen[::4], np.zeros(len(some.unseen[::4]), dtype=np.int64)),
         )
     }
     assert len(snippets(TUTORIAL)) == 4

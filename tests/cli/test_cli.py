@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import assert_done, assert_refused, complaints, oodbench, process, python, smoke, terminal
+from command_line import assert_done, assert_refused, complaints, on_screen, oodbench, process, python, smoke, terminal
 
 from oodbench import __version__, read_results, run, table
 from oodbench.cli import EXAMPLES
@@ -218,7 +218,7 @@ def test_help_lists_and_usage_errors_take_well_under_a_second(arguments):
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    assert min(seconds() for _ in range(2)) < 1.5  # about 0.4 of a CPU alone; importing torch takes 2 and more
+    assert any(seconds() < 1.5 for _ in range(2))  # about 0.4 of a CPU alone; importing torch takes 2 and more
 
 
 WRONG = [
@@ -356,11 +356,12 @@ def test_the_python_interface_does_the_same_in_three_lines(copied):
     assert {r.path for r in read_results(copied)} == {r.path for r in found}
 
 
-def test_a_terminal_shows_one_line_that_moves(tmp_path):
-    results = tmp_path / "results"
-    status, text = terminal(*SMOKE, "--methods", "msp", "--results", results, COLUMNS="100", TERM="xterm")
+def test_a_terminal_shows_one_line_that_moves(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TERM", "xterm")
+    status, text = on_screen(*SMOKE, "--methods", "msp", "--results", tmp_path / "results")
     assert status == 0
-    assert re.search(r"\d of 2 cells.*\r\n  \[1/1\] erm, seed 0", text) and "\x1b[2K" in text
+    assert re.search(r"\d of 2 cells.*\n  \[1/1\] erm, seed 0", text) and "\x1b[2K" in text
     moving = re.findall(r"\[1/1\] erm, seed 0[^\r\n\x1b]*", text)
     assert moving and all(len(line) <= 98 for line in moving)
     assert "unseen-digits / msp / seed 0: OOD Acc. " in text

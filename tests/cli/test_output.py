@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import Outcome, assert_done, assert_refused, oodbench, smoke
+from command_line import Outcome, assert_done, assert_refused, on_screen, oodbench, smoke
 from made_results import a_result
 
 from oodbench.cli import COMMANDS, main
@@ -186,27 +186,26 @@ def test_nothing_is_removed_that_could_not_be_shown(folder):
     assert asked.status == 2 and "there is no terminal to ask on; add --yes" in asked.err
 
 
-def on_screen(monkeypatch, results, **environment):
-    """A short run on a terminal of this environment."""
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    screen = io.StringIO()
-    screen.isatty = lambda: True
-    arguments = ["run", "--suite", "digits-c", "--preset", "smoke", "--methods", "msp", "--results", str(results)]
-    with contextlib.redirect_stderr(screen):
-        assert main([*arguments, "--setting", "unseen-digits"]) == 0
-    return screen.getvalue()
+def short_run(results):
+    """What a short run shows on a terminal."""
+    arguments = ("run", "--suite", "digits-c", "--preset", "smoke", "--methods", "msp", "--results", results)
+    status, shown = on_screen(*arguments, "--setting", "unseen-digits")
+    assert status == 0
+    return shown
 
 
 @pytest.mark.parametrize("kind", ["dumb", "unknown"])
 def test_a_terminal_that_only_writes_gets_plain_lines(tmp_path, monkeypatch, kind):
-    shown = on_screen(monkeypatch, tmp_path, TERM=kind)
+    monkeypatch.setenv("TERM", kind)
+    shown = short_run(tmp_path)
     assert "\x1b" not in shown and "\r" not in shown
     assert "[1/1] erm, seed 0\n  epoch 3/3, " in shown
 
 
 def test_a_run_is_shown_on_a_terminal_of_one_column(tmp_path, monkeypatch):
-    shown = on_screen(monkeypatch, tmp_path, TERM="xterm", COLUMNS="1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "1")
+    shown = short_run(tmp_path)
     assert "  unseen-digits / msp / seed 0: OOD Acc. " in shown
 
 
