@@ -88,6 +88,7 @@ def _errors(folder: Path) -> set[str]:
     return {each.error for each in read_folder(folder)[0] if each.status == "failed"}
 
 
+@pytest.mark.slow  # A run for each kind of harm; what a plugin may touch is tested piece by piece in test_isolation.py.
 @pytest.mark.parametrize(
     ("source", "says"),
     [
