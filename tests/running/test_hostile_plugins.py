@@ -123,6 +123,7 @@ def test_the_cell_of_the_culprit_fails_and_all_others_are_as_without_it(source, 
     assert "nothing to do" in after and _numbers(tmp_path / "results") == clean
 
 
+@pytest.mark.slow  # for the same reason
 @pytest.mark.parametrize(
     "source",
     [
