@@ -51,8 +51,9 @@ for case, files in {"": {}, **json.load(sys.stdin)}.items():
         made = plan.plan(request.request(methods="msp,energy,scone", results="nowhere"))
         print(json.dumps([case, [cell.key for cell in made.cells[::2]]]), flush=True)
         os._exit(0)
-    assert os.wait()[1] == 0, case
+    status = os.wait()[1]
     write(before)
+    assert status == 0, case
 """
 
 
