@@ -42,9 +42,13 @@ def process(*arguments: object, **environment: str) -> Outcome:
     return python("-m", "oodbench", *arguments, **environment)
 
 
-def python(*arguments: object, **environment: str) -> Outcome:
+def python(*arguments: object, stdin: str | None = None, **environment: str) -> Outcome:
     done = subprocess.run(
-        [sys.executable, *map(str, arguments)], capture_output=True, text=True, env={**os.environ, **environment}
+        [sys.executable, *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
     )
     return Outcome(done.returncode, done.stdout, done.stderr)
 

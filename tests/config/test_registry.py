@@ -512,14 +512,22 @@ LOSSES = [
 ]
 
 
-@pytest.mark.parametrize(("loss", "message"), LOSSES)
-def test_a_loss_that_is_none_fails_its_cells_in_one_line(loss, message, plugin, results):
+def test_a_loss_that_is_none_fails_its_cells_in_one_line(plugin, results):
     text = TRAINER.replace("import Trainer", "import Trainer\nfrom oodbench.learning.functional import forward_both")
     text = text.replace("\nimport torch.nn", "import torch.nn")
-    path = plugin(LOSS, f"        return {loss}\n", text, "smooth.py")
-    outcome = smoke(results, "smooth,msp", "--plugin", path, "--setting", "unseen-digits")
+    messages = {f"smooth{i}": message.replace("smooth.", f"smooth{i}.") for i, (_, message) in enumerate(LOSSES)}
+    paths = [
+        plugin(LOSS, f"        return {loss}\n", text, f"{name}.py")
+        for name, (loss, _) in zip(messages, LOSSES, strict=True)
+    ]
+    plugins = [word for path in paths for word in ("--plugin", path)]
+    outcome = smoke(results, ",".join([*messages, "msp"]), *plugins, "--setting", "unseen-digits")
     (line,) = complaints(outcome)
-    assert outcome.status == 1 and "1 of 2 cells failed; the first: " in line and message in line
+    assert outcome.status == 1 and f"{len(messages)} of {len(messages) + 1} cells failed; the first: " in line
+    errors = {result.method: result.error for result in read_results(results) if result.status == "failed"}
+    assert errors.keys() == messages.keys() and errors["smooth0"] in line
+    for name, message in messages.items():
+        assert message in errors[name] and len(errors[name].splitlines()) == 1
 
 
 def test_the_line_of_a_loss_across_environments_is_named(plugin, results):

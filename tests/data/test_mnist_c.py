@@ -492,11 +492,11 @@ def test_fog_noise_is_uniform_and_its_maps_vary_as_published():
 # What the user can do wrong.
 
 
-@every_kind
-@pytest.mark.parametrize("severity", [0, 2, 5, -1])
-def test_another_severity_is_refused(kind, severity):
-    with pytest.raises(UserError, match="^mnist_c corruptions have one strength; use severity 1$"):
-        KINDS[kind](digits(1)[:, None], severity, np.arange(1))
+def test_another_severity_is_refused():
+    for kind in KINDS:
+        for severity in (0, 2, 5, -1):
+            with pytest.raises(UserError, match="^mnist_c corruptions have one strength; use severity 1$"):
+                KINDS[kind](digits(1)[:, None], severity, np.arange(1))
 
 
 @every_kind

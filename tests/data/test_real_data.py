@@ -7,7 +7,7 @@ import pytest
 from command_line import assert_done, oodbench
 from data_files import scratch, write
 from stand_ins import data_in, picture
-from test_real_suites import assert_kept_apart_and_in_proportion, both_seeds, every_setting
+from test_real_suites import assert_kept_apart_and_in_proportion, every_setting
 
 from oodbench.config import suite as suites
 from oodbench.data import lookup, store
@@ -16,7 +16,7 @@ from oodbench.results.folder import read_folder
 
 
 @pytest.mark.slow
-@both_seeds
+@pytest.mark.parametrize("seed", [0, 1])
 @every_setting
 def test_the_same_holds_for_the_real_data(name, setting, seed):
     suite = suites.load(name)

@@ -31,7 +31,6 @@ def suites_and_settings():
 
 
 every_setting = pytest.mark.parametrize(("name", "setting"), list(suites_and_settings()))
-both_seeds = pytest.mark.parametrize("seed", [0, 1])
 
 
 def scaled(name):
@@ -69,42 +68,44 @@ def pixels(x):
     return as_bytes((255 * x).round().to(torch.uint8).numpy())
 
 
-@both_seeds
 @every_setting
-def test_no_image_of_a_test_split_is_in_a_training_batch(stand_ins, name, setting, seed):
+def test_no_image_of_a_test_split_is_in_a_training_batch(stand_ins, name, setting):
     suite = scaled(name)
-    parts = build_parts(suite, setting, seed)
-    held_out = {image for split in TEST for image in as_bytes(getattr(parts, split).images)}
-    data = given(suite, parts, setting)
-    where = {image: part for part, p in parts.items().items() if part not in TEST for image in as_bytes(p.images)}
-    labelled, wild = set(), set()
-    for epoch in range(3):
-        for batch in data.batches(recipe_of(suite, 32), epoch, CPU):
-            labelled |= set(pixels(batch.x))
-            wild |= set(pixels(batch.wild)) if batch.wild is not None else set()
-    assert held_out and not (labelled | wild) & held_out
-    assert {where[image] for image in labelled} == {"labelled"}
-    assert labelled == set(as_bytes(parts.labelled.images)) or parts.labelled.domains is not None
-    assert (len(wild) > 0) == ("wild" in suite.provides)
-    assert {where[image] for image in wild} <= {f"wild_{kind}" for kind in TEST}
+    for seed in (0, 1):
+        parts = build_parts(suite, setting, seed)
+        held_out = {image for split in TEST for image in as_bytes(getattr(parts, split).images)}
+        data = given(suite, parts, setting)
+        where = {image: part for part, p in parts.items().items() if part not in TEST for image in as_bytes(p.images)}
+        labelled, wild = set(), set()
+        for epoch in range(3):
+            for batch in data.batches(recipe_of(suite, 32), epoch, CPU):
+                labelled |= set(pixels(batch.x))
+                wild |= set(pixels(batch.wild)) if batch.wild is not None else set()
+        assert held_out and not (labelled | wild) & held_out
+        assert {where[image] for image in labelled} == {"labelled"}
+        assert labelled == set(as_bytes(parts.labelled.images)) or parts.labelled.domains is not None
+        assert (len(wild) > 0) == ("wild" in suite.provides)
+        assert {where[image] for image in wild} <= {f"wild_{kind}" for kind in TEST}
 
 
-@both_seeds
 @every_setting
-def test_no_test_image_has_its_original_in_training_and_no_other_part_shares_images(stand_ins, name, setting, seed):
+def test_no_test_image_has_its_original_in_training_and_no_other_part_shares_images(stand_ins, name, setting):
     suite = scaled(name)
-    parts = build_parts(suite, setting, seed).items()
-    held_out = {split: originals(parts.pop(split)) for split in TEST}
-    for part in parts:
-        for split in TEST:
-            assert not originals(parts[part]) & held_out[split], (part, split)
-    assert not held_out["semantic"] & (held_out["id"] | held_out["covariate"])
-    clean = [part for part in parts if "covariate" not in part]
-    for group in (
-        clean,
-        ["wild_covariate", "mixed_covariate"],
-    ):  # a copy's original may be labeled, if a suite says so
-        assert sum(len(parts[part]) for part in group) == len(set().union(*(originals(parts[part]) for part in group)))
+    for seed in (0, 1):
+        parts = build_parts(suite, setting, seed).items()
+        held_out = {split: originals(parts.pop(split)) for split in TEST}
+        for part in parts:
+            for split in TEST:
+                assert not originals(parts[part]) & held_out[split], (part, split)
+        assert not held_out["semantic"] & (held_out["id"] | held_out["covariate"])
+        clean = [part for part in parts if "covariate" not in part]
+        for group in (
+            clean,
+            ["wild_covariate", "mixed_covariate"],
+        ):  # a copy's original may be labeled, if a suite says so
+            assert sum(len(parts[part]) for part in group) == len(
+                set().union(*(originals(parts[part]) for part in group))
+            )
 
 
 @every_setting
@@ -160,14 +161,13 @@ def assert_kept_apart_and_in_proportion(suite, setting, seed, batch_size, epochs
             assert abs(found - share) <= tolerance + 1e-9, (prefix, kind)
 
 
-@pytest.mark.parametrize(("pi_c", "pi_s"), [(None, None), (0.0, 0.3), (0.6, 0.4)])
 @every_setting
-def test_wild_batches_and_the_mixed_validation_set_follow_the_shares(stand_ins, name, setting, pi_c, pi_s):
-    if pi_c is not None:
-        if "wild" not in suites.load(name).provides:
-            pytest.skip("there is no mixture")
-        setting = replace(setting, pi_c=pi_c, pi_s=pi_s)
-    assert_kept_apart_and_in_proportion(scaled(name), setting, seed=0, batch_size=16, epochs=40)
+def test_wild_batches_and_the_mixed_validation_set_follow_the_shares(stand_ins, name, setting):
+    settings = [setting]
+    if "wild" in suites.load(name).provides:
+        settings += [replace(setting, pi_c=pi_c, pi_s=pi_s) for pi_c, pi_s in ((0.0, 0.3), (0.6, 0.4))]
+    for each in settings:
+        assert_kept_apart_and_in_proportion(scaled(name), each, seed=0, batch_size=16, epochs=40)
 
 
 def corruption(family, kind):

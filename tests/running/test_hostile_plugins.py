@@ -88,6 +88,7 @@ def _errors(folder: Path) -> set[str]:
     return {each.error for each in read_folder(folder)[0] if each.status == "failed"}
 
 
+@pytest.mark.slow  # A run for each kind of harm; what a plugin may touch is tested piece by piece in test_isolation.py.
 @pytest.mark.parametrize(
     ("source", "says"),
     [
@@ -122,6 +123,7 @@ def test_the_cell_of_the_culprit_fails_and_all_others_are_as_without_it(source, 
     assert "nothing to do" in after and _numbers(tmp_path / "results") == clean
 
 
+@pytest.mark.slow  # for the same reason
 @pytest.mark.parametrize(
     "source",
     [

@@ -1,5 +1,6 @@
 """What a cell's key depends on and what not, and which cells share a training: equal keys, equal numbers."""
 
+import json
 import shutil
 from dataclasses import replace
 
@@ -32,70 +33,89 @@ def keys(suite, methods="msp,scone", **more):
 # Code
 
 PRINT_KEYS = """
-import sys
+import json, os, sys
 sys.path.insert(0, sys.argv[1])
 from oodbench.running import plan, request
-made = plan.plan(request.request(methods="msp,energy,scone", results="nowhere"))
-print(*[cell.key for cell in made.cells[::2]])
+
+def write(files):
+    for file, text in files.items():
+        if text is None:
+            os.remove(file)
+        else:
+            open(file, "w").write(text)
+
+for case, files in {"": {}, **json.load(sys.stdin)}.items():
+    before = {file: open(file).read() if os.path.exists(file) else None for file in files}
+    write(files)
+    if os.fork() == 0:
+        made = plan.plan(request.request(methods="msp,energy,scone", results="nowhere"))
+        print(json.dumps([case, [cell.key for cell in made.cells[::2]]]), flush=True)
+        os._exit(0)
+    status = os.wait()[1]
+    write(before)
+    assert status == 0, case
 """
 
 
 @pytest.fixture(scope="module")
-def copied(tmp_path_factory):
-    """A function that gives the keys of msp, energy and scone under a copy of the code with files changed."""
+def code(tmp_path_factory):
+    """A copy of the code."""
     place = tmp_path_factory.mktemp("code")
     ignore = shutil.ignore_patterns("__pycache__", "reported", "speed", "fidelity")
     shutil.copytree(PACKAGE, place / "oodbench", ignore=ignore)
     for name in ("methods", "benchmarks"):
         shutil.copytree(folder(name), place / name, ignore=ignore)
-
-    def changed_keys(changes=None):
-        """By file, the text that takes the place of another in it; None as a file's new text deletes it."""
-        before = {}
-        for file, (old, new) in (changes or {}).items():
-            path = place / file
-            before[path] = path.read_text() if path.exists() else None
-            text = new if old is None else before[path].replace(old, new)
-            assert text != before[path], f"{old} is not in {file}"
-            path.unlink() if text is None else path.write_text(text)
-        try:
-            outcome = python("-c", PRINT_KEYS, place, PYTHONDONTWRITEBYTECODE="1")
-        finally:
-            for path, text in before.items():
-                path.unlink(missing_ok=True) if text is None else path.write_text(text)
-        assert outcome.status == 0, outcome.err
-        return dict(zip(("msp", "energy", "scone"), outcome.out.split(), strict=True))
-
-    return changed_keys
+    return place
 
 
-def stale(copied, changes):
-    """The methods whose cells are no longer done after a change of the code."""
-    before, after = copied(), copied(changes)
-    return {name for name in before if before[name] != after[name]}
+def keys_of_code(code, changes):
+    """Of msp, energy and scone with the code as it is, under an empty name, and for each case with files changed.
+
+    A case gives files their new text, and None deletes one. Each is planned by a process that has read no code but what
+    planning imports; keys follow from what the files say.
+    """
+    asked = {case: {str(code / file): text for file, text in files.items()} for case, files in changes.items()}
+    outcome = python("-c", PRINT_KEYS, code, stdin=json.dumps(asked), PYTHONDONTWRITEBYTECODE="1")
+    assert outcome.status == 0, outcome.err
+    return dict(map(json.loads, outcome.out.splitlines()))
 
 
-def test_the_keys_of_a_copy_are_ours(copied):
-    assert list(copied().values()) == keys(suites.load("digits-c"), "msp,energy,scone")[::2]
+def stale(code, changes):
+    """For each case the methods whose cells are no longer done."""
+    found = keys_of_code(code, changes)
+    return {
+        case: {name for name, a, b in zip(("msp", "energy", "scone"), found[""], found[case], strict=True) if a != b}
+        for case in changes
+    }
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "methods"),
-    [
-        ("oodbench/learning/functional.py", "return -temperature *", "return -2 * temperature *", {"energy", "scone"}),
-        ("oodbench/learning/networks/small_cnn.py", "nn.ReLU()", "nn.GELU()", {"msp", "energy", "scone"}),
-        ("oodbench/data/corruptions/digits_c.py", "np.rint", "np.floor", {"msp", "energy", "scone"}),
-        ("oodbench/learning/loop.py", "value.backward()", "(2 * value).backward()", {"msp", "energy", "scone"}),
-        ("oodbench/config/recipe.py", "math.cos(math.pi", "math.cos(3", {"msp", "energy", "scone"}),
-        ("oodbench/data/parts.py", "np.rint(np.cumsum", "np.floor(np.cumsum", {"msp", "energy", "scone"}),
-        ("oodbench/learning/outputs.py", "else largest", "else 2 * largest", {"msp", "energy", "scone"}),
-        ("methods/scone.py", "growth: float = 1.5", "growth: float = 2.5", {"scone"}),
-        ("oodbench/learning/constraints.py", ".mean() - self.alpha)", ".mean() - 2 * self.alpha)", {"scone"}),
-        ("methods/msp.py", "amax", "amin", {"msp"}),
-    ],
-)
-def test_code_that_numbers_depend_on_counts_wherever_it_lies(copied, file, old, new, methods):
-    assert stale(copied, {file: (old, new)}) == methods
+def replaced(code, file, old, new):
+    text = (code / file).read_text()
+    assert old in text and old != new, f"{old} is not in {file}"
+    return {file: text.replace(old, new)}
+
+
+def test_the_keys_of_a_copy_are_ours(code):
+    assert keys_of_code(code, {})[""] == keys(suites.load("digits-c"), "msp,energy,scone")[::2]
+
+
+CHANGED = [  # a file, a text in it, what takes its place, and the methods that are run again
+    ("oodbench/learning/functional.py", "return -temperature *", "return -2 * temperature *", {"energy", "scone"}),
+    ("oodbench/learning/networks/small_cnn.py", "nn.ReLU()", "nn.GELU()", {"msp", "energy", "scone"}),
+    ("oodbench/data/corruptions/digits_c.py", "np.rint", "np.floor", {"msp", "energy", "scone"}),
+    ("oodbench/learning/loop.py", "value.backward()", "(2 * value).backward()", {"msp", "energy", "scone"}),
+    ("oodbench/config/recipe.py", "math.cos(math.pi", "math.cos(3", {"msp", "energy", "scone"}),
+    ("oodbench/data/parts.py", "np.rint(np.cumsum", "np.floor(np.cumsum", {"msp", "energy", "scone"}),
+    ("oodbench/learning/outputs.py", "else largest", "else 2 * largest", {"msp", "energy", "scone"}),
+    ("methods/scone.py", "growth: float = 1.5", "growth: float = 2.5", {"scone"}),
+    ("oodbench/learning/constraints.py", ".mean() - self.alpha)", ".mean() - 2 * self.alpha)", {"scone"}),
+    ("methods/msp.py", "amax", "amin", {"msp"}),
+]
+
+
+def test_code_that_numbers_depend_on_counts_wherever_it_lies(code):
+    changes = {f"{file}: {new}": replaced(code, file, old, new) for file, old, new, _ in CHANGED}
+    assert stale(code, changes) == {f"{file}: {new}": methods for file, _, new, methods in CHANGED}
 
 
 FUNCTIONAL, METRICS = "oodbench/learning/functional.py", "oodbench/results/metrics.py"
@@ -123,33 +143,30 @@ UNCHANGED = {  # a file, a text in it and what takes its place
 }
 
 
-@pytest.mark.parametrize("what", UNCHANGED)
-def test_what_changes_no_number_changes_no_key(copied, what):
-    file, old, new = UNCHANGED[what]
-    if what == "another name for an import":  # bound under another name, and used so
-        text = (folder("methods") / "energy.py").read_text().replace(old, new)
-        old, new = None, text.replace("UserError, functional_", "UserError, functional as functional_")
-    if what == "a name imported instead of its module":
-        text = (folder("methods") / "energy.py").read_text().replace(old, new)
-        old, new = None, text.replace("functional.energy(", "energy(")
-    assert stale(copied, {file: (old, new)}) == set()
+def test_what_changes_no_number_changes_no_key(code):
+    changes = {what: replaced(code, *change) for what, change in UNCHANGED.items()}
+    energy = changes["another name for an import"]  # bound under another name, and used so
+    energy["methods/energy.py"] = energy["methods/energy.py"].replace(
+        "UserError, functional_", "UserError, functional as functional_"
+    )
+    energy = changes["a name imported instead of its module"]
+    energy["methods/energy.py"] = energy["methods/energy.py"].replace("functional.energy(", "energy(")
+    assert stale(code, changes) == dict.fromkeys(UNCHANGED, set())
 
 
-def test_a_module_that_moves_takes_its_results_along(copied):
+def test_a_module_that_moves_takes_its_results_along(code):
     """`functional` under another name, and everybody imports it from there."""
-    changes = {"oodbench/learning/functional.py": (None, None)}
-    changes["oodbench/mathematics.py"] = (None, (PACKAGE / "learning" / "functional.py").read_text())
-    for file in [*PACKAGE.rglob("*.py"), *folder("methods").glob("*.py")]:
+    text = (code / "oodbench/learning/functional.py").read_text()
+    changes = {"oodbench/learning/functional.py": None, "oodbench/mathematics.py": text}
+    for file in [*(code / "oodbench").rglob("*.py"), *(code / "methods").glob("*.py")]:
         text = file.read_text()
         moved = text.replace("from oodbench.learning.functional import", "from oodbench.mathematics import")
         moved = moved.replace(
             "from oodbench.learning import functional", "from oodbench import mathematics as functional"
         )
         if moved != text:
-            home = "methods" if "methods" in file.parts else "oodbench"
-            inside = file.relative_to(PACKAGE) if home == "oodbench" else file.name
-            changes[f"{home}/{inside}"] = (None, moved)
-    assert len(changes) == 7 and stale(copied, changes) == set()
+            changes[str(file.relative_to(code))] = moved
+    assert len(changes) == 7 and stale(code, {"moved": changes}) == {"moved": set()}
 
 
 def test_the_number_of_threads_counts_for_every_cell():

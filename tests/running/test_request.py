@@ -5,11 +5,13 @@ import inspect
 import json
 
 import pytest
-from command_line import assert_done, assert_refused, oodbench, python
+from command_line import assert_done, assert_refused, oodbench
+from stand_ins import data_in
 
 import oodbench as package
 from oodbench.cli import run as command
 from oodbench.cli.parser import Parser
+from oodbench.data import availability
 from oodbench.errors import UserError
 from oodbench.results.result import as_json, read
 from oodbench.running import request as requests
@@ -212,24 +214,26 @@ def test_parents_are_trainings_of_their_own_before_their_children(tmp_path):
     assert [each.trainer.card.name for each in planned.all_trainings.values()] == ["erm", "scone", "woods"]
 
 
-def test_an_unusable_device_is_told_before_anything_is_fetched(tmp_path):
-    code = (
-        "import oodbench\nfrom oodbench.data import availability\n"
-        "def fetch(*_): raise SystemExit('fetched')\navailability.fetch = fetch\n"
-        "oodbench.run('mnist-c', device='nowhere')"
-    )
-    outcome = python("-c", code, OODBENCH_DATA=tmp_path / "data")
-    assert "the device 'nowhere' cannot be used" in outcome.err and "fetched" not in outcome.err
+@pytest.fixture
+def fetching(tmp_path, monkeypatch):
+    """An empty data folder, and what is fetched is said."""
+
+    def fetch(name, listener):
+        raise UserError(f"asked for {name}")
+
+    monkeypatch.setattr(availability, "fetch", fetch)
+    with data_in(tmp_path / "data"):
+        yield
 
 
-def test_python_fetches_what_is_missing_as_the_command_does(tmp_path):
-    code = (
-        "import oodbench\nfrom oodbench.data import availability\n"
-        "def fetch(name, listener): raise oodbench.UserError(f'asked for {name}')\navailability.fetch = fetch\n"
-        "try:\n    oodbench.run('mnist-c', methods='msp')\nexcept oodbench.UserError as error:\n    print(error)"
-    )
-    outcome = python("-c", code, OODBENCH_DATA=tmp_path / "data")
-    assert assert_done(outcome) == "asked for mnist; asked for fashion-mnist\n"
+def test_an_unusable_device_is_told_before_anything_is_fetched(fetching, tmp_path):
+    with pytest.raises(UserError, match="^the device 'nowhere' cannot be used"):
+        package.run("mnist-c", device="nowhere", results=tmp_path)
+
+
+def test_python_fetches_what_is_missing_as_the_command_does(fetching, tmp_path):
+    with pytest.raises(UserError, match="^asked for mnist; asked for fashion-mnist$"):
+        package.run("mnist-c", methods="msp", results=tmp_path)
 
 
 def test_a_done_result_with_older_metrics_is_rescored_and_not_run_again(tmp_path):
