@@ -91,6 +91,17 @@ class Pooled(nn.Sequential):
         return maps
 
 
+class Scale(nn.Module):
+    """Multiplies by a constant."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.factor
+
+
 @dataclass
 class Network(ABC):
     """A kind of body; its fields are the options a suite file may give."""

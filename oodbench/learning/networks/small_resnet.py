@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from oodbench.errors import UserError
-from oodbench.learning.networks import Network, Pooled
+from oodbench.learning.networks import Network, Pooled, Scale
 
 
 class _Residual(nn.Module):
@@ -16,17 +16,6 @@ class _Residual(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.branch(x)
-
-
-class _Scale(nn.Module):
-    """Multiplies by a constant."""
-
-    def __init__(self, factor: float) -> None:
-        super().__init__()
-        self.factor = factor
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * self.factor
 
 
 def _stage(inside: int, outside: int) -> list[nn.Module]:
@@ -50,4 +39,4 @@ class SmallResNet(Network):
         stem = [nn.Conv2d(channels, w // 2, 2, bias=False), nn.BatchNorm2d(w // 2), nn.GELU()]
         stages = [*_stage(w // 2, w), *_stage(w, 4 * w), *_stage(4 * w, 8 * w)]
         # Maxima are large; as a ninth of them the head starts with small logits and bears a large learning rate.
-        return Pooled(*stem, *stages, nn.AdaptiveMaxPool2d(1), nn.Flatten(), _Scale(1 / 9)), 8 * w
+        return Pooled(*stem, *stages, nn.AdaptiveMaxPool2d(1), nn.Flatten(), Scale(1 / 9)), 8 * w
