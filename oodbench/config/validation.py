@@ -148,7 +148,7 @@ def _check_recipe(recipe: Recipe, place: Place) -> None:
             place,
             f"a training has a number of epochs or of iterations, and {which} stated; set one, and the other to null",
         )
-    for key in ("epochs", "iterations", "batch_size", "lr"):
+    for key in ("epochs", "iterations", "batch_size", "lr", "bn_bias_lr", "lookahead"):
         value = getattr(recipe, key)
         if value is not None and value <= 0:
             raise Misfit((*place, key), f"expected more than 0, got {value}")
@@ -157,8 +157,10 @@ def _check_recipe(recipe: Recipe, place: Place) -> None:
     for key in ("momentum", "warmup"):
         if not 0 <= getattr(recipe, key) < 1:
             raise Misfit((*place, key), f"expected 0 to below 1, got {getattr(recipe, key)}")
-    if not 0 <= recipe.unaugmented <= 1:
-        raise Misfit((*place, "unaugmented"), f"expected 0 to 1, got {recipe.unaugmented}")
+    for key in ("unaugmented", "warmup_from", "final", "bn_momentum"):
+        value = getattr(recipe, key)
+        if value is not None and not 0 <= value <= 1:
+            raise Misfit((*place, key), f"expected 0 to 1, got {value}")
     for key in ("weight_decay", "decay"):
         if getattr(recipe, key) < 0:
             raise Misfit((*place, key), f"expected 0 or more, got {getattr(recipe, key)}")
@@ -174,7 +176,8 @@ def distributions(contents: Contents) -> dict[str, search.Distribution]:
 
 def _check_splits(contents: Contents) -> None:
     for name, share in values_of(contents.splits).items():
-        if isinstance(share, float) and not 0 < share < 1 and not (name == "labelled" and 1 <= share <= MOST_IMAGES):
+        may_count = name in ("labelled", "base")
+        if isinstance(share, float) and not 0 < share < 1 and not (may_count and 1 <= share <= MOST_IMAGES):
             raise Misfit(("splits", name), f"expected a share between 0 and 1, got {share}")
     if contents.splits.mixed_validation + contents.splits.id_validation >= 1:
         raise Misfit(("splits", "mixed_validation"), "mixed_validation + id_validation leave nothing for the mixture")

@@ -9,20 +9,31 @@ from torch import Tensor
 from oodbench.errors import UserError
 from oodbench.learning.rows import sent
 
+ALTERNATING = "alternating-flip"  # an image is mirrored in every other epoch, half of all images in the first
 VIEWS, UNMIRRORED_VIEWS = "views", "unmirrored-views"  # two views of an image, as contrastive methods compare them
 # The smallest share of an image that a crop may be, and how often one is drawn that lies within the image.
 RESIZED = {"resized-crop-flip": (0.08, 1), "domainbed": (0.7, 10), VIEWS: (0.5, 10), UNMIRRORED_VIEWS: (0.5, 10)}
 MIRRORED = {UNMIRRORED_VIEWS: 0.0}  # the share of images, where it is not half of them
 
 
-def augmented(images: Tensor, kind: str, generator: torch.Generator) -> Tensor:
-    """Whole batches of uint8 images at once; the draws come from the batches' own generator."""
+def augmented(images: Tensor, kind: str, generator: torch.Generator, turns: Tensor | None = None) -> Tensor:
+    """Whole batches of uint8 images at once; the draws come from the batches' own generator.
+
+    `turns` is how often each image is turned round, for "alternating-flip".
+    """
     if kind == "none":
         return images
     n, channels, height, width = images.shape
-    mirrored = sent((torch.rand(n, generator=generator) < MIRRORED.get(kind, 0.5)).to(torch.int64), images.device)
+    if kind == ALTERNATING:
+        assert turns is not None
+        mirrored = turns % 2
+    else:
+        mirrored = sent((torch.rand(n, generator=generator) < MIRRORED.get(kind, 0.5)).to(torch.int64), images.device)
     if kind in RESIZED:
         images, pad = _resized_crops(images, *RESIZED[kind], generator), 0
+    elif kind == ALTERNATING:  # moved by up to a sixteenth of its side (2 of 32 pixels)
+        pad = max(1, width // 16)
+        images = F.pad(images, (pad, pad, pad, pad), mode="reflect")
     else:  # a crop of the image padded with black by an eighth of its side (4 of 32 pixels)
         pad = max(1, width // 8)
         images = F.pad(images, (pad, pad, pad, pad))

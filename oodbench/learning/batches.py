@@ -137,23 +137,28 @@ class Data:
             steps = max(1, min(steps, *(len(part) // recipe.batch_size for part in self.wild.parts)))
         return steps
 
-    def batches(self, recipe: Recipe, seed: int, device: torch.device, steps: int | None = None) -> Iterator[Batch]:
+    def batches(
+        self, recipe: Recipe, seed: int, device: torch.device, steps: int | None = None, epoch: int = 0
+    ) -> Iterator[Batch]:
         """One shuffled pass over the labeled images, in batches of equal size (to one), each with a wild batch.
 
-        So many steps, if they are given, begin further passes or end the first early. Everything follows from `seed`,
-        so an epoch can be repeated without what came before it.
+        So many steps, if they are given, begin further passes or end the first early. Everything follows from `seed`
+        and, where images are mirrored by turns, from the epoch, which can be repeated without what came before it.
         """
         steps = self.steps(recipe) if steps is None else steps
-        batches = self._batches(recipe, steps, torch.Generator().manual_seed(seed), device)
+        batches = self._batches(recipe, steps, torch.Generator().manual_seed(seed), device, epoch)
         images = (self.labelled.images, self.outliers, *(self.wild.parts if self.wild is not None else ()))
         return ahead(batches) if any(isinstance(each, Streamed) for each in images) else batches
 
-    def _batches(self, recipe: Recipe, steps: int, generator: torch.Generator, device: torch.device) -> Iterator[Batch]:
+    def _batches(
+        self, recipe: Recipe, steps: int, generator: torch.Generator, device: torch.device, epoch: int
+    ) -> Iterator[Batch]:
         wild = self.wild.stream(recipe.batch_size, generator) if self.wild is not None else None
         outliers = self._outlier_rows(recipe.batch_size, generator)
         for rows in self._rows(recipe, steps, generator):
             originals = self.labelled.images.index_select(0, rows)
-            x, views = self._augmented(originals, self.views or recipe.augment, generator, device)
+            turns = rows + epoch  # the rows are in random order already
+            x, views = self._augmented(originals, self.views or recipe.augment, generator, device, turns)
             mixed, mixed_views = None, None
             if wild is not None:
                 mixed, mixed_views = self._augmented(next(wild), self.views or "none", generator, device)
@@ -168,10 +173,15 @@ class Data:
             )
 
     def _augmented(
-        self, images: Tensor, kind: str, generator: torch.Generator, device: torch.device
+        self,
+        images: Tensor,
+        kind: str,
+        generator: torch.Generator,
+        device: torch.device,
+        turns: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """A batch as the network takes it, and a second view of it where trainers compare two."""
-        first = to_input(augmented(images, kind, generator), device)
+        first = to_input(augmented(images, kind, generator, turns), device)
         return first, None if self.views is None else to_input(augmented(images, kind, generator), device)
 
     def _outlier_rows(self, size: int, generator: torch.Generator) -> Iterator[Tensor] | None:

@@ -117,7 +117,7 @@ class Loop:
         caller changes in them between epochs (a multiplier, say) is in the next checkpoint. An epoch is as long as the
         data make it, or `every` so many steps.
         """
-        groups: list[dict[str, Any]] = [{"params": [p for p in model.parameters() if p.requires_grad]}]
+        groups = self._groups(model)
         extra_parameters = [p for module in extra for p in module.parameters() if p.requires_grad]
         if extra_parameters:
             own = {} if extra_lr is None else {"lr": extra_lr}
@@ -135,6 +135,18 @@ class Loop:
             return value
 
         yield from self.passes(model, data, step, [model, *extra, optimizer], every)
+
+    def _groups(self, model: Classifier) -> list[dict[str, Any]]:
+        """The parameters that learn; those that shift after batch normalization apart, if they have their own rate."""
+        recipe, learning = self.recipe, [p for p in model.parameters() if p.requires_grad]
+        if recipe.bn_bias_lr == 1:
+            return [{"params": learning}]
+        own = {"lr": recipe.bn_bias_lr * recipe.lr, "weight_decay": recipe.weight_decay / recipe.bn_bias_lr}
+        shifts = {m.bias for m in model.modules() if isinstance(m, _BatchNorm) and m.bias is not None}
+        return [
+            {"params": [p for p in learning if p not in shifts]},
+            {"params": [p for p in learning if p in shifts], **own},
+        ]
 
     def optimizer(
         self,
@@ -202,6 +214,8 @@ class Loop:
         recipe, length = self.recipe, every or data.steps(self.recipe)
         self._steps_in_all = recipe.steps(data.steps(recipe))
         epochs = -(-self._steps_in_all // length)  # the last one may be cut short
+        average = _Average(model, recipe.lookahead) if recipe.lookahead else None
+        state = state if average is None else [*state, average]
         saver = Saver(self.checkpoint, state, self.log, self.seed, epochs)
         first = saver.restore(self.device, self.say)
         clock = _Clock(first, epochs, self.report)
@@ -210,15 +224,17 @@ class Loop:
                 saver.save(epoch)
             steps = min(length, self._steps_in_all - epoch * length)
             torch.manual_seed(derive(self.seed, "epoch", epoch))
-            self._train_mode(model)
+            self._train_mode(model, epoch)
             losses = torch.zeros(steps, device=self.device)
             self._sums = {}
             seed = derive(self.seed, "batches", epoch)
-            batches = data.batches(recipe.of_epoch(epoch, epochs), seed, self.device, steps)
+            batches = data.batches(recipe.of_epoch(epoch, epochs), seed, self.device, steps, epoch)
             for i, batch in enumerate(batches):
                 self.step, self.first_of_epoch = epoch * length + i, i == 0
                 self._set_rates()
                 losses[i] = _one_number(step(batch), step).detach()
+                if average is not None:
+                    average.follow(self.step + 1, self.steps_in_all)
                 clock.tick(epoch + (i + 1) / steps, len(batch) + (0 if batch.wild is None else len(batch.wild)))
             _refuse_nan(losses, epoch * length, self.log)
             loss = losses.mean().item()
@@ -234,12 +250,17 @@ class Loop:
         clock.end()
         model.eval()
 
-    def _train_mode(self, model: Classifier) -> None:
+    def _train_mode(self, model: Classifier, epoch: int) -> None:
+        recipe = self.recipe
         model.train()
-        if self.recipe.freeze_bn:
-            for module in model.modules():
-                if isinstance(module, _BatchNorm):
-                    module.eval()
+        for module in model.modules():
+            if isinstance(module, _BatchNorm):
+                module.train(not recipe.freeze_bn)
+                module.momentum = module.momentum if recipe.bn_momentum is None else recipe.bn_momentum
+        if recipe.first_layer_epochs is not None:
+            first = next(each for each in model.body.modules() if list(each.parameters(recurse=False)))
+            for parameter in first.parameters(recurse=False):
+                parameter.requires_grad_(epoch < recipe.first_layer_epochs)
 
     def _observed(self, model: Classifier) -> dict[str, Any]:
         """Of the network in eval mode; the training goes on as if nobody had looked."""
@@ -255,6 +276,35 @@ class Loop:
         for optimizer, rates in self._optimizers:
             for group, lr in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = replace(self.recipe, lr=lr).rate(self.step, self.steps_in_all)
+
+
+class _Average:
+    """Lookahead, M. Zhang et al., NeurIPS 2019: every few steps the weights become a moving average of themselves.
+
+    With the weight of the past that K. Jordan gives it, which grows to 0.95 a step; in the end it is all.
+    """
+
+    def __init__(self, model: Classifier, every: int) -> None:
+        self.every = every
+        self.model = {name: value for name, value in model.state_dict().items() if value.is_floating_point()}
+        self.values = {name: value.clone() for name, value in self.model.items()}
+
+    def follow(self, step: int, steps: int) -> None:
+        """After `step` of all steps."""
+        if step % self.every and step < steps:
+            return
+        past = 0.95**self.every * (step / steps) ** 3
+        for average, value in zip(self.values.values(), self.model.values(), strict=True):
+            if step % self.every == 0:
+                average.lerp_(value, 1 - past)
+            value.copy_(average)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return self.values
+
+    def load_state_dict(self, values: dict[str, Tensor]) -> None:
+        for name, average in self.values.items():
+            average.copy_(values[name])
 
 
 def _one_number(value: Any, function: Callable[..., Any]) -> Tensor:

@@ -131,8 +131,8 @@ class GradientLoop(Loop):
     def reached(self) -> bool:
         return any(self.gradients)
 
-    def _train_mode(self, model: Classifier) -> None:
-        super()._train_mode(model)
+    def _train_mode(self, model: Classifier, epoch: int) -> None:
+        super()._train_mode(model, epoch)
         for module in model.modules():
             if isinstance(module, _BatchNorm):
                 module.eval()

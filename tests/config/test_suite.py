@@ -365,11 +365,11 @@ def test_a_setting_that_makes_no_sense_is_refused(text, message, suite_file):
 @pytest.mark.parametrize(
     ("key", "text", "message"),
     [
-        ("nonsense", "1", "unknown key of 'recipe' 'nonsense'; known: augment, batch_size, decay"),
+        ("nonsense", "1", "unknown key of 'recipe' 'nonsense'; known: augment, batch_size, bn_bias_lr"),
         ("epoch", "1", "unknown key of 'recipe' 'epoch'; did you mean 'epochs'?"),
         ("epochs", "-1", "recipe.epochs=-1: expected more than 0, got -1"),
         ("epochs", "1.5", "recipe.epochs: expected a whole number or nothing, got '1.5'"),
-        ("schedule", "cosin", "recipe.schedule: expected 'cosine' or 'steps' or 'constant', got 'cosin'"),
+        ("schedule", "cosin", "recipe.schedule: expected 'cosine' or 'steps' or 'constant' or 'linear'"),
         ("milestones", "[0.5, a]", "recipe.milestones: expected a list (a number each), got '[0.5, a]'"),
         ("nesterov", "perhaps", "recipe.nesterov: expected true or false, got 'perhaps'"),
     ],
