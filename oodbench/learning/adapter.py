@@ -68,7 +68,7 @@ class Adapted(Classifier):
         self.eval()
 
     def features(self, x: Tensor) -> Tensor:
-        x = self._normalized(x)
+        x = self.normalized(x)
         if self.layer_name is not None:
             found, outputs = _listened(self.body, self.layer_name, x)
             setattr(found, BESIDE, as_logits(outputs).float()[:, self._outputs])
@@ -82,7 +82,7 @@ class Adapted(Classifier):
         return self.mean.device
 
     def maps(self, x: Tensor) -> Tensor:
-        x, body = self._normalized(x), self.body
+        x, body = self.normalized(x), self.body
         if self._maps is None:
             raise no_maps()
         if self._maps == "timm":
@@ -103,13 +103,13 @@ class Adapted(Classifier):
         """Find the feature maps that lead to its features, on a batch."""
         if self.head_name is None:
             return
-        x = self._normalized(x)
+        x = self.normalized(x)
         features = self._given_to_the_head(x)
         self._maps = "timm" if has_timms_maps(self.body, x, features) else find_maps(self.body, x, features)
         self.has_maps = self._maps is not None
 
-    def _normalized(self, x: Tensor) -> Tensor:
-        return super()._normalized(x) if self._channels_last else (x - self.mean) / self.std
+    def normalized(self, x: Tensor) -> Tensor:
+        return super().normalized(x) if self._channels_last else (x - self.mean) / self.std
 
     def _effective(self, features: Tensor) -> Tensor:
         return F.normalize(features, dim=-1) if self._unit else features

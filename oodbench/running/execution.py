@@ -102,6 +102,8 @@ def _train(training: Training, at: Workplace, setting: Setting) -> Trained:
     parts = at.parts(training.suite, setting, training.seed)
     given = _data(training, at, setting)
     before = seen.digests_of(given)
+    if training.parent is None:
+        trained.prepare(model, training.suite, given)
     data = given.on(at.device, _room(at.device))
     loop = Loop(
         deepcopy(training.recipe),  # which other trainings share

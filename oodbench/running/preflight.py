@@ -212,7 +212,7 @@ def _pace(suite: Suite, recipe: Recipe, data: Data, device: torch.device) -> Pac
     def step() -> int:
         batch = next(steps)
         F.cross_entropy(model(batch.x), batch.y).backward()
-        float(model.head.bias.grad.sum())  # type: ignore[union-attr]  # wait for the device
+        float(model.head.weight.grad.sum())  # type: ignore[union-attr]  # wait for the device
         return len(batch)
 
     trained = _images_per_second(step)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from oodbench.config import networks
 from oodbench.config.cards import FACTORY, load_class
@@ -30,7 +30,7 @@ from oodbench.learning.initial_weights import describe, read_weights
 from oodbench.learning.label_oracle import SEMANTIC, LabelOracle
 from oodbench.learning.loop import Loop
 from oodbench.learning.networks import Classifier, Network
-from oodbench.learning.rows import as_rows
+from oodbench.learning.rows import as_rows, to_input
 from oodbench.learning.state_digest import state_digest
 from oodbench.results.plain import as_plain
 from oodbench.results.result import WEIGHTS, EpochAccuracies, Result
@@ -54,6 +54,8 @@ def build_model(suite: Suite, seed: int) -> Classifier:
         torch.manual_seed(derive(seed, "init"))
         body, dim = network.body(len(mean))
         model = precision.classifier(contents.precision)(body, dim, lookup.num_classes(suite), mean, std)
+    if not network.has_head_bias:
+        nn.init.zeros_(model.head.bias).requires_grad_(False)
     if isinstance(network, Factory):  # written for the order that torch has, in which `view` joins rows
         model.memory_format = torch.contiguous_format
     return model.to(memory_format=model.memory_format)  # type: ignore[call-overload]  # torch leaves this form untyped
@@ -69,6 +71,15 @@ def network_of(suite: Suite) -> Network:
         return network
     classes, side = lookup.num_classes(suite), image_side(suite)
     return Factory(loaded, choice.name, card.path, card.needs, choice.options, classes, side)
+
+
+@torch.no_grad()
+def prepare(model: Classifier, suite: Suite, data: Data) -> None:
+    """Give a network that starts from scratch what it takes from training images."""
+    network, images = network_of(suite), data.labelled.images
+    if network.prepared_from:
+        rows = torch.arange(min(network.prepared_from, len(images)), device=images.device)
+        network.prepare(model.body, model.normalized(to_input(images.index_select(0, rows), model.device)))
 
 
 def image_side(suite: Suite) -> int:

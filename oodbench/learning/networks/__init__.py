@@ -30,9 +30,9 @@ class Classifier(nn.Module):
         self.register_buffer("std", torch.tensor(std).view(-1, 1, 1), persistent=False)
 
     def features(self, x: Tensor) -> Tensor:
-        return self.body(self._normalized(x))
+        return self.body(self.normalized(x))
 
-    def _normalized(self, x: Tensor) -> Tensor:
+    def normalized(self, x: Tensor) -> Tensor:
         # Before the order changes: arithmetic by channel is far slower with channels last.
         return ((x - self.mean) / self.std).contiguous(memory_format=self.memory_format)
 
@@ -41,7 +41,7 @@ class Classifier(nn.Module):
 
     def maps(self, x: Tensor) -> Tensor:
         """Feature maps before pooling, N x C x H x W."""
-        maps: object = _halves(self.body)[0](self._normalized(x))
+        maps: object = _halves(self.body)[0](self.normalized(x))
         if not isinstance(maps, Tensor) or maps.ndim != 4:  # the tokens of a transformer, say
             raise no_maps()
         return maps.permute(0, 3, 1, 2) if _has_channels_at_the_end(self.body) else maps
@@ -108,7 +108,12 @@ class Network(ABC):
 
     nonnegative_features: ClassVar[bool | None] = None  # whether none is ever negative; None: it depends
     feature_maps: ClassVar[bool | None] = None  # whether it has maps before pooling; None: it depends
+    has_head_bias: ClassVar[bool] = True  # without one, the head's is 0 and stays so
+    prepared_from: ClassVar[int] = 0  # training images, at most, that `prepare` is given
 
     @abstractmethod
     def body(self, channels: int) -> tuple[nn.Module, int]:
         """A fresh module from N x channels x H x W to N x d, and d."""
+
+    def prepare(self, body: nn.Module, images: Tensor) -> None:  # noqa: B027  (most take nothing)
+        """Give a fresh body what it takes from training images, which are normalized, before it learns."""
