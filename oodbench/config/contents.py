@@ -32,6 +32,9 @@ class Splits:
     """How images are shared out. Shares are of what stands before them; the rest feeds the wild mixture."""
 
     labelled: float = 0.5  # of the ID training images, or how many; the others never show their labels
+    # Of the ID training images, or how many, that a training from scratch learns from; None: the labeled ones. None of
+    # those that validate. What starts from it, and what reads the mixture, has the labeled ones alone.
+    base: float | None = None
     mixed_validation: float = 0.3  # of each kind of unlabeled images
     id_validation: float = 0.1  # of the clean unlabeled images; as many covariate ones are set aside
     semantic_test: float = 0.3  # of a semantic set, or a domain, that has no test part of its own

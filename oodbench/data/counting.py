@@ -18,6 +18,7 @@ class Counts:
     labelled: int
     wild: tuple[int, ...]  # ID, covariate and semantic ones; none where there is no mixture
     tested: int  # of all test splits
+    base: int | None = None  # that a training from scratch learns from, where that is not the labeled ones
 
 
 def counts(suite: Suite, setting: Setting) -> Counts | None:
@@ -48,14 +49,18 @@ def counts(suite: Suite, setting: Setting) -> Counts | None:
     validation = shares.mixed_validation + shares.id_validation
     wild = [count - round(validation * count) for count in (clean, covariate)]
     wild.append(of_semantic[0] - round(shares.mixed_validation * of_semantic[0]))
-    return Counts(labelled, tuple(wild), test + of_covariate[1] + of_semantic[1])
+    base = shares.base if shares.base is None or shares.base >= 1 else shares.base * train
+    tested = test + of_covariate[1] + of_semantic[1]
+    return Counts(labelled, tuple(wild), tested, None if base is None else round(base))
 
 
 def of_parts(parts: Parts) -> Counts:
     """The same of parts that are here."""
     wild = (parts.wild_id, parts.wild_covariate, parts.wild_semantic)
     tested = (parts.id, parts.covariate, parts.semantic)
-    return Counts(len(parts.labelled), tuple(map(len, wild)) if len(parts.wild_id) else (), sum(map(len, tested)))
+    mixture = tuple(map(len, wild)) if len(parts.wild_id) else ()
+    base = None if parts.base is None else len(parts.base)
+    return Counts(len(parts.labelled), mixture, sum(map(len, tested)), base)
 
 
 def _divided(source: Source, test_share: float) -> tuple[int, int] | None:

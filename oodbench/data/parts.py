@@ -24,7 +24,8 @@ class Parts:
     """Everything one training and its evaluation may read.
 
     No image is in two of these. Copies neither, with `covariate_from: unlabelled`: a corrupted copy counts as its
-    original, except in the covariate test split, which holds the ID test images corrupted.
+    original, except in the covariate test split, which holds the ID test images corrupted. `base` is the exception: it
+    holds the labeled images and others that do not validate.
     """
 
     labelled: ImagePart
@@ -39,6 +40,7 @@ class Parts:
     covariate: ImagePart
     semantic: ImagePart
     covariate_validation: ImagePart | None = None  # of held-out domains, with labels: for the selection of models alone
+    base: ImagePart | None = None  # what a training from scratch learns from, where that is more than the labeled ones
     outliers: ImagePart | None = None  # of an auxiliary set, for trainers that need outliers
 
     def items(self) -> dict[str, ImagePart]:
@@ -107,6 +109,7 @@ def _with_mixture(suite: Suite, setting: Setting, seed: int) -> Parts:
     mixed_covariate, aside, wild_covariate = _cut(covariate, shares.mixed_validation, shares.id_validation)
     semantic, semantic_test = lots.divided(suite.contents.semantic[setting.semantic], "semantic")
     mixed_semantic, wild_semantic = _cut(semantic, shares.mixed_validation)
+    base = None if shares.base is None else _base(id_train, shares.base, id_validation)
     return Parts(
         labelled=labelled,
         wild_id=wild_id,
@@ -120,7 +123,20 @@ def _with_mixture(suite: Suite, setting: Setting, seed: int) -> Parts:
         covariate=covariate_test,
         semantic=semantic_test,
         covariate_validation=aside if suite.held_out(setting) else None,
+        base=base,
     )
+
+
+def _base(id_train: ImagePart, share: float, validation: ImagePart) -> ImagePart:
+    """So many of the ID training images, the labeled ones first, and none that validates."""
+    others = np.flatnonzero(~np.isin(id_train.rows, validation.rows))
+    count = round(share * len(id_train) if share < 1 else share)
+    if count > len(others):
+        raise UserError(
+            f"splits.base={share:g} asks for {count:,} images, and {len(validation):,} of {len(id_train):,} validate; "
+            f"choose splits.base={len(others)} or fewer, or a smaller splits.id_validation"
+        )
+    return id_train.take(others[:count])
 
 
 GIVEN_VALIDATION = 0.1  # of the ID training images, for what a scorer fits on validation images

@@ -234,3 +234,14 @@ def _steps(runs: Runs) -> str:
 
 def _trainings(runs: Runs) -> set[str]:
     return {each.result.training for each in runs.ok}
+
+
+def larger_base(runs: Mapping[Place, Runs]) -> list[str]:
+    """That networks from scratch have learned from more labeled images than what starts from them, if so."""
+    parts = [each.result.data.parts for some in runs.values() for each in some.ok]
+    counts = sorted({(known["base"].rows, known["labelled"].rows) for known in parts if "base" in known})
+    return [
+        f"Networks from scratch, which others start from, have learned from {base:,} labeled ID images, those of the "
+        f"wild mixture among them; what starts from these networks, or reads the mixture, has {labelled:,}."
+        for base, labelled in counts
+    ]

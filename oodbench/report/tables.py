@@ -237,7 +237,8 @@ def _table(
         for (label, method), cells in zip(methods.items(), grid, strict=True)
     ]
     shares = sentences.one_network(names, runs) if any(metric.name in ACCURACIES for metric in metrics) else []
-    table = Table(suite, list(columns), metrics, sentences.with_seeds(rows), notes=tuple(shares))
+    notes = (*shares, *sentences.larger_base(runs))
+    table = Table(suite, list(columns), metrics, sentences.with_seeds(rows), notes=notes)
     return table if by is None else _sorted(table, by, runs, settings)
 
 

@@ -53,6 +53,11 @@ class Training:
         return "outliers" in self.trainer.card.needs and self.suite.contents.outliers is not None
 
     @property
+    def reads_base(self) -> bool:
+        """Whether it learns from the larger set that a suite may state for networks that others start from."""
+        return self.suite.contents.splits.base is not None and self.parent is None and not self.reads_wild
+
+    @property
     def images_of_a_step(self) -> int:
         """In batches: labeled ones, wild ones or outliers, and as many again where it compares two views."""
         count = 1 + (self.reads_wild or self.reads_outliers)

@@ -128,7 +128,8 @@ def _known(value: Known | None) -> Known:
 def images_of(training: Training, counts: Counts) -> float:
     """The images that a training passes forward and backward, in one run of its recipe."""
     recipe = training.recipe
-    steps = -(-counts.labelled // recipe.batch_size)
+    labelled = counts.base if training.reads_base and counts.base is not None else counts.labelled
+    steps = -(-labelled // recipe.batch_size)
     if recipe.epoch_length == "shortest" and training.reads_wild:
         steps = max(1, min(steps, *(count // recipe.batch_size for count in counts.wild)))
     return recipe.steps(steps) * recipe.batch_size * training.images_of_a_step

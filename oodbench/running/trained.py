@@ -90,6 +90,8 @@ def image_side(suite: Suite) -> int:
 def data_of(training: Training, parts: Parts, setting: Setting) -> Data:
     """What a trainer may read of a setting's images: what it needs and no more."""
     suite = training.suite
+    if training.reads_base and parts.base is not None:
+        parts = replace(parts, labelled=parts.base)
     data = training_data(suite, parts, setting if training.reads_wild else None)
     if training.reads_outliers and parts.outliers is not None:
         data = replace(data, outliers=as_rows(parts.outliers.images))
