@@ -52,6 +52,7 @@ def run(
     compile: bool = False,
     deterministic: bool = False,
     keep_outputs: bool = False,
+    path: int = 0,
     save_splits: bool = False,
     offline: bool = False,
     available: bool = False,

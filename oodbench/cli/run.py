@@ -124,6 +124,7 @@ def _add_files(files: argparse._ArgumentGroup) -> None:
     files.add_argument("--offline", action="store_true", help="do not download missing data")
     files.add_argument("--available", action="store_true", help="leave out settings whose data is missing")
     files.add_argument("--keep-outputs", action="store_true", help="store features and logits in DIR/outputs")
+    files.add_argument("--path", type=int, metavar="N", help="measure networks at N points while they train")
     files.add_argument("--save-splits", action="store_true", help="store which images play which part")
     files.add_argument("--log", metavar="FILE.jsonl", help="also write progress into this file, one event a line")
 

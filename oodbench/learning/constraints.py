@@ -215,6 +215,7 @@ class Limits:
             self.risk.multiplier = self.alarms.multiplier  # one variable for both, as released
         self.modules: list[nn.Module] = [self.terms, self.alarms, self.risk]
         self._gradients: dict[str, Tensor] = {}
+        loop.constraints = self.now
 
     def lagrangian(self, logits: Tensor, y: Tensor, wild: Tensor, loop: Loop) -> Tensor:
         """The wild term and what the constraints cost on this batch."""
@@ -231,22 +232,32 @@ class Limits:
     @torch.no_grad()
     def update(self, model: Classifier) -> dict[str, float]:
         """Move multipliers and penalty weights by the checked images; what happened, for the log."""
-        energies, cross_entropy = self.checked.measure(model)
-        over_alpha = self.terms.taken_for_ood(energies).mean().item() - self.alpha
-        over_tau = cross_entropy - self.tau
+        over_alpha, over_tau = self._over(model)
         self.alarms.update(over_alpha)
         self.risk.update(over_tau)
         record = {name: value.item() for name, value in self._gradients.items()}
         record |= self.alarms.log("alarms", over_alpha) | self.risk.log("risk", over_tau)
         return record | {"w": self.terms.w.item(), "margin": self.terms.margin, "tau": self.tau}
 
+    def _over(self, model: Classifier) -> tuple[float, float]:
+        """By how much the checked images are over alpha and over tau."""
+        energies, cross_entropy = self.checked.measure(model)
+        return self.terms.taken_for_ood(energies).mean().item() - self.alpha, cross_entropy - self.tau
+
+    @torch.no_grad()
+    def now(self, model: Classifier) -> list[dict[str, Any]]:
+        """Both constraints of the network as it is, for the path of a training."""
+        return self._told(*self._over(model))
+
     def met(self, log: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Both constraints as the last epoch left them, for the result."""
-        over = {name: log[-1][f"{name}_constraint"] for name in ("alarms", "risk")}
-        limits = {"alarms": self.alpha, "risk": self.tau}
+        return self._told(log[-1]["alarms_constraint"], log[-1]["risk_constraint"])
+
+    def _told(self, over_alpha: float, over_tau: float) -> list[dict[str, Any]]:
+        every = (("alarms", over_alpha, self.alpha), ("risk", over_tau, self.tau))
         return [
-            {"name": name, "value": over[name] + limit, "limit": limit, "met": over[name] <= ALLOWED * limit}
-            for name, limit in limits.items()
+            {"name": name, "value": over + limit, "limit": limit, "met": over <= ALLOWED * limit}
+            for name, over, limit in every
         ]
 
     def unfinished(self, log: Sequence[Mapping[str, Any]]) -> str | None:

@@ -51,6 +51,21 @@ def _silent(_: object) -> None:
     pass
 
 
+@dataclass(frozen=True)
+class Observer:
+    """Looks at the network at some steps of a training, which goes on as if nobody had looked."""
+
+    name: str  # of what it tells, in the log
+    look: Callable[[Classifier, "Loop"], dict[str, Any]]
+    points: int | None = None  # so many looks, the first before any step; None: at the ends of epochs
+
+    def steps(self, steps: int, length: int) -> set[int]:
+        """After which of all steps it looks, where an epoch has so many."""
+        if self.points is None:
+            return {min((epoch + 1) * length, steps) for epoch in observed_epochs(-(-steps // length))}
+        return {round(i * steps / (self.points - 1)) for i in range(self.points)}
+
+
 @dataclass
 class Loop:
     """Trains under one recipe; a trainer asks it for epochs and may run its own code between them."""
@@ -60,13 +75,14 @@ class Loop:
     device: torch.device
     checkpoint: Path | None = None  # where to save progress and resume from
     report: Callable[[Progress], None] = _silent
-    observe: Callable[[Classifier], dict[str, Any]] | None = None  # accuracies for the log
+    observers: Sequence[Observer] = ()
     say: Callable[[str], None] = _silent  # what the user should know
     log: list[dict[str, Any]] = field(default_factory=list)  # one record per epoch
     notes: dict[str, Any] = field(default_factory=dict)  # what the trainer found out and the result shall tell
     step: int = 0  # optimizer steps taken before this one
     first_of_epoch: bool = True  # whether this step is
     oracle: LabelOracle | None = None  # who labels wild images, for a trainer that has a budget
+    constraints: Callable[[Classifier], list[dict[str, Any]]] | None = None  # as they are now, if there are any
 
     _sums: dict[str, Tensor] = field(default_factory=dict, init=False)
     _optimizers: list[tuple[torch.optim.Optimizer, list[float]]] = field(default_factory=list, init=False)  # base rates
@@ -77,8 +93,8 @@ class Loop:
     def stage(self, name: str) -> "Loop":
         """A loop for one of several trainings within this one, resumed on its own; its last state stays on disk."""
         path = None if self.checkpoint is None else self.checkpoint.with_suffix(f".{name}.ckpt")
-        inner = Loop(self.recipe, self.seed, self.device, path, self.report, self.observe, self.say, oracle=self.oracle)
-        inner._keep_last = True
+        inner = Loop(self.recipe, self.seed, self.device, path, self.report, say=self.say, oracle=self.oracle)
+        inner.observers, inner._keep_last = self.observers, True
         return inner
 
     def ask(self, rows: Tensor) -> Tensor:
@@ -218,11 +234,15 @@ class Loop:
         state = state if average is None else [*state, average]
         saver = Saver(self.checkpoint, state, self.log, self.seed, epochs)
         first = saver.restore(self.device, self.say)
+        looks = [(each, each.steps(self._steps_in_all, length)) for each in self.observers]
         clock = _Clock(first, epochs, self.report)
         for epoch in range(first, epochs):
             if epoch > first:
                 saver.save(epoch)
             steps = min(length, self._steps_in_all - epoch * length)
+            told: dict[str, Any] = {}
+            if epoch == 0:
+                self._look(model, looks, 0, 0, told)
             torch.manual_seed(derive(self.seed, "epoch", epoch))
             self._train_mode(model, epoch)
             losses = torch.zeros(steps, device=self.device)
@@ -235,13 +255,12 @@ class Loop:
                 losses[i] = _one_number(step(batch), step).detach()
                 if average is not None:
                     average.follow(self.step + 1, self.steps_in_all)
+                self._look(model, looks, epoch, self.step + 1, told)
                 clock.tick(epoch + (i + 1) / steps, len(batch) + (0 if batch.wild is None else len(batch.wild)))
             _refuse_nan(losses, epoch * length, self.log)
             loss = losses.mean().item()
             record: dict[str, Any] = {"epoch": epoch, "lr": recipe.rate(self.step, self.steps_in_all), "loss": loss}
-            record |= {name: (total / steps).item() for name, total in self._sums.items()}
-            if self.observe is not None and epoch in observed_epochs(epochs):
-                record["domains"] = {"epoch": epoch, "step": self.step + 1, **self._observed(model)}
+            record |= {name: (total / steps).item() for name, total in self._sums.items()} | told
             self.log.append(record)
             clock.loss = loss
             yield record
@@ -262,15 +281,27 @@ class Loop:
             for parameter in first.parameters(recurse=False):
                 parameter.requires_grad_(epoch < recipe.first_layer_epochs)
 
-    def _observed(self, model: Classifier) -> dict[str, Any]:
-        """Of the network in eval mode; the training goes on as if nobody had looked."""
-        assert self.observe is not None
-        modes = {module: module.training for module in model.modules()}
-        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
-            accuracies = self.observe(model.eval())
-        for module, mode in modes.items():
-            module.training = mode
-        return accuracies
+    def _look(
+        self,
+        model: Classifier,
+        looks: Sequence[tuple[Observer, set[int]]],
+        epoch: int,
+        step: int,
+        told: dict[str, Any],
+    ) -> None:
+        """Let those look whose turn it is after so many steps, at the network in eval mode."""
+        for observer, steps in looks:
+            if step not in steps:
+                continue
+            modes = {module: module.training for module in model.modules()}
+            with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
+                seen = {"epoch": epoch, "step": step, **observer.look(model.eval(), self)}
+            for module, mode in modes.items():
+                module.training = mode
+            if observer.points is None:
+                told[observer.name] = seen
+            else:
+                told.setdefault(observer.name, []).append(seen)
 
     def _set_rates(self) -> None:
         for optimizer, rates in self._optimizers:

@@ -27,7 +27,7 @@ from oodbench.results import result as results
 from oodbench.results.metrics import Scored
 from oodbench.results.result import Result
 from oodbench.results.stored import write
-from oodbench.running import provenance, trained
+from oodbench.running import provenance, trained, training_path
 from oodbench.running.cells import Cell, Training, weights_file
 from oodbench.running.kept_outputs import KeptOutputs
 from oodbench.running.mistakes import at_work, network_at_work, users_mistakes
@@ -105,13 +105,18 @@ def _train(training: Training, at: Workplace, setting: Setting) -> Trained:
     if training.parent is None:
         trained.prepare(model, training.suite, given)
     data = given.on(at.device, _room(at.device))
+    domains = lookup.dataset(training.suite.contents.id.dataset).domains
+    observers = (
+        domain_accuracy.observer(domains, parts),
+        training_path.observer(training, setting, parts, at.options.path),
+    )
     loop = Loop(
         deepcopy(training.recipe),  # which other trainings share
         derive(training.seed, "train"),
         at.device,
         weights_file(training.key, at.folder, "ckpt"),
         at.reporter.progress,
-        domain_accuracy.observer(lookup.dataset(training.suite.contents.id.dataset).domains, parts),
+        [each for each in observers if each is not None],
         lambda text: at.reporter.note(f"note: {training_name(training)}: {text}"),
     )
     if "labels" in training.trainer.card.needs:

@@ -35,7 +35,7 @@ from oodbench.results.result import (
     Search,
     SetRead,
 )
-from oodbench.running import keys
+from oodbench.running import keys, training_path
 from oodbench.running.cells import Cell
 from oodbench.running.costs import cpu_model
 from oodbench.seeds import derive
@@ -95,6 +95,7 @@ def result(
         chain=chain(config.method),
         precision=config.suite.precision,
         constraints=constraints,
+        training_path=training_path.points_of(network.log, cell) if network else [],
     )
 
 

@@ -23,6 +23,7 @@ from oodbench.running.shards import check_stage, shard_of
 DEFAULT_SUITE = "digits-c"
 RUNS = "runs"  # the key of a file under which several requests stand
 MOST_CELLS = 100_000  # of a request: to plan them takes minutes and a gigabyte, to run them years
+MOST_POINTS = 1000  # of a path
 MOST_WORKERS = 1024  # processes on a machine
 SLURM = "slurm"
 ENGINES = ("ray", "slurm")
@@ -55,6 +56,7 @@ class Request:
     compile: bool = False  # the network's body, on a GPU; on a CPU it would only cost
     deterministic: bool = False
     keep_outputs: bool = False  # features and logits of every pass on disk, and read from there
+    path: int = 0  # points at which networks are measured while they train
     save_splits: bool = False
     offline: bool = False
     available: bool = False  # leave out settings whose data is missing
@@ -106,6 +108,8 @@ class Request:
         check_stage(self.stage, self.shard)
         if self.stage is not None and self.force:
             raise UserError("--force would train in every shard what others start from; leave out --stage or --force")
+        if self.path != 0 and not 2 <= self.path <= MOST_POINTS:
+            raise UserError(f"--path {shown(self.path)} is out of range; choose 2 to {MOST_POINTS:,} points")
         if self.draws < 1:
             raise UserError(f"--draws {self.draws} is out of range; choose 1, which is what the suite says, or more")
 
@@ -296,7 +300,8 @@ def as_values(each: Request) -> dict[str, Any]:
 REQUESTS = "requests"  # the folder inside a results folder that holds what was asked of it
 
 
-HOW = {"results", "force", "take_over", "device", "workers", "per_device", "on", "timeout", "shard", "stage", "keys"}
+_PROCESSES = {"device", "workers", "per_device", "on", "timeout", "shard", "stage", "keys"}
+HOW = {"results", "force", "take_over", "path"} | _PROCESSES
 
 
 def _what(asked: Request) -> Request:

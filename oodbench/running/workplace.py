@@ -28,6 +28,7 @@ class Options:
     deterministic: bool = False
     keep_outputs: bool = False  # features and logits on disk, and read from there
     take_over: bool = False  # instead of waiting for another process, do what it holds here too
+    path: int = 0  # points at which a network is measured while it trains
 
 
 @dataclass

@@ -9,7 +9,7 @@ import torch
 
 from oodbench.config.recipe import Recipe
 from oodbench.learning.checkpoint import Saver, load_tensors, save_tensors
-from oodbench.learning.loop import Loop
+from oodbench.learning.loop import Loop, Observer
 from oodbench.learning.method import Trainer
 
 CPU = torch.device("cpu")
@@ -24,20 +24,20 @@ def stop_after(epochs):
     """A listener that ends a training once it has so many epochs behind it."""
     seen = []
 
-    def observe(model):
+    def observe(model, loop):
         seen.append(model)
         if len(seen) > epochs:
             raise Stopped
         return {"validation": {}, "test": {}}
 
-    return observe
+    return Observer("domains", observe)
 
 
 def train(model, data, checkpoint=None, observe=None, seed=0, optimizer="sgd", epochs=EPOCHS):
     """The weights after training, and what was said."""
     said = []
     recipe = Recipe(epochs=epochs, batch_size=50, lr=0.05, optimizer=optimizer)
-    loop = Loop(recipe, seed, CPU, checkpoint, observe=observe or stop_after(100), say=said.append)
+    loop = Loop(recipe, seed, CPU, checkpoint, observers=[observe or stop_after(100)], say=said.append)
     Trainer().train(model, data, loop)
     return model.state_dict(), loop.log, said
 

@@ -17,7 +17,7 @@ from oodbench.data import lookup, store
 from oodbench.data.parts import build_parts
 from oodbench.learning.batches import Data
 from oodbench.learning.domain_accuracy import observer
-from oodbench.learning.loop import OBSERVED_EPOCHS, observed_epochs
+from oodbench.learning.loop import OBSERVED_EPOCHS, Observer, observed_epochs
 from oodbench.learning.method import Loop
 from oodbench.results.folder import read_folder
 from oodbench.results.metrics import accuracy
@@ -43,7 +43,7 @@ class Curious:
     def __init__(self, name=""):
         self.name, self.modes = name, []
 
-    def __call__(self, model):
+    def __call__(self, model, loop):
         self.modes.append({module.training for module in model.modules()})
         torch.rand(7)
         with torch.no_grad():
@@ -51,9 +51,13 @@ class Curious:
         return {"by": self.name}
 
 
+def observed_by(look):
+    return [] if look is None else [Observer("domains", look)]
+
+
 def trained(new_model, data, observe, method="erm", checkpoint=None, **changes):
     recipe = Recipe(**{"epochs": 3, "batch_size": 40, "lr": 0.1} | changes)
-    model, loop = new_model(), Loop(recipe, 0, CPU, checkpoint, observe=observe)
+    model, loop = new_model(), Loop(recipe, 0, CPU, checkpoint, observers=observed_by(observe))
     trainer = load_class(Registry().card(method))()
     trainer.extend(model)
     trainer.train(model, data, loop)
@@ -78,7 +82,7 @@ def test_a_training_that_is_observed_ends_with_the_same_bits(new_model, toy_data
 
 def test_the_network_is_given_back_in_the_mode_it_was_in(new_model, toy_data):
     model, modes = new_model(), []
-    loop = Loop(Recipe(epochs=1, batch_size=40, lr=0.1, freeze_bn=True), 0, CPU, observe=Curious())
+    loop = Loop(Recipe(epochs=1, batch_size=40, lr=0.1, freeze_bn=True), 0, CPU, observers=observed_by(Curious()))
     for _ in loop.epochs(model, toy_data, load_class(Registry().card("erm"))().loss):
         modes = {type(module).__name__: module.training for module in model.modules()}
     assert modes["Conv2d"] and not modes["BatchNorm2d"]
@@ -91,7 +95,7 @@ def test_a_checkpoint_says_after_how_many_steps(new_model, toy_data):
 
 
 def test_a_stage_is_observed_too(new_model, toy_data):
-    loop = Loop(Recipe(epochs=1, batch_size=40, lr=0.1), 0, CPU, observe=Curious()).stage("margin-1")
+    loop = Loop(Recipe(epochs=1, batch_size=40, lr=0.1), 0, CPU, observers=observed_by(Curious())).stage("margin-1")
     load_class(Registry().card("erm"))().train(new_model(), toy_data, loop)
     assert loop.log[0]["domains"] == {"epoch": 0, "step": 5, "by": ""}
 
@@ -103,10 +107,10 @@ class Stopped(Exception):
 def test_a_resumed_training_keeps_the_checkpoints_from_before(new_model, toy_data, tmp_path):
     before, after = Curious("before"), Curious("after")
 
-    def stops(model):
+    def stops(model, loop):
         if len(before.modes) == 2:
             raise Stopped
-        return before(model)
+        return before(model, loop)
 
     data = Data(toy_data.labelled, toy_data.num_classes)
     whole, log = trained(new_model, data, Curious())
@@ -182,7 +186,7 @@ def test_an_observer_reads_the_held_out_domain_in_the_order_of_its_parts(domains
     with torch.no_grad():
         model.head.weight.zero_()
         model.head.bias.copy_(torch.tensor([0.0, 1.0]))
-    told = observer(lookup.dataset(SUITE).domains, parts)(model)
+    told = observer(lookup.dataset(SUITE).domains, parts).look(model, None)
     assert told["test"] == {"plus80": parts.covariate.labels.mean()}
     assert told["validation"]["plus80"] == parts.covariate_validation.labels.mean()
     assert told["validation"]["minus90"] == parts.id.labels[parts.id.domains == 2].mean()

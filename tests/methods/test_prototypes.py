@@ -11,7 +11,7 @@ from oodbench.config.cards import load_class
 from oodbench.config.registry import Registry
 from oodbench.errors import UserError
 from oodbench.learning.batches import Batch, Data, Split
-from oodbench.learning.loop import Loop
+from oodbench.learning.loop import Loop, Observer
 from oodbench.learning.networks import Classifier
 from oodbench.learning.outputs import forward
 from oodbench.learning.prototypes import Prototypes, compactness, dispersion
@@ -216,13 +216,13 @@ def test_hypo_predicts_the_nearest_prototype(monkeypatch):
 def test_the_head_of_hypo_is_of_use_while_it_trains():
     seen = []
 
-    def observe(model):
+    def look(model, loop):
         predicted = forward(model, toy().data.labelled.images).predicted
         seen.append((predicted == toy().data.labelled.y).double().mean().item())
         return {}
 
     trainer = method("hypo")()
-    loop = Loop(toy().recipe(trainer), 0, torch.device("cpu"), observe=observe)
+    loop = Loop(toy().recipe(trainer), 0, torch.device("cpu"), observers=[Observer("domains", look)])
     torch.manual_seed(0)
     trainer.train(toy().start(trainer), toy().data_for(trainer), loop)
     assert len(seen) == 3 and seen[-1] > 0.5

@@ -27,7 +27,7 @@ class Local:
 
     def __post_init__(self) -> None:
         asked, wire = self.plan.request, Wire(self.driver.hear)
-        options = Options(asked.compile, asked.deterministic, asked.keep_outputs, asked.take_over)
+        options = Options(asked.compile, asked.deterministic, asked.keep_outputs, asked.take_over, asked.path)
         claims, folder = self.driver.claims, self.plan.folder
         at = Workplace(folder, self.device, wire, options, asked.force, claims=claims)
         self._worker = Worker("", self.plan, at, wire, is_away=False)

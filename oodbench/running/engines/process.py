@@ -115,6 +115,6 @@ def _worker(start: Start, send: Send) -> "Worker":
     wire = Wire(send)
     plan = unpacked(msgspec.msgpack.decode(Path(start.order).read_bytes(), type=Order), Path(start.scratch))
     asked = plan.request
-    options = Options(asked.compile, asked.deterministic, asked.keep_outputs)
+    options = Options(asked.compile, asked.deterministic, asked.keep_outputs, path=asked.path)
     at = Workplace(Path(start.folder), torch.device(start.device), wire, options, asked.force)
     return Worker(start.name, plan, at, wire, is_away=True)
