@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from oodbench.cli.output import terminal_width
@@ -10,9 +10,10 @@ from oodbench.cli.parser import add_names_of, one_of
 from oodbench.cli.reading import add_names, add_results, names_in, read_ledger
 from oodbench.errors import UserError
 from oodbench.files import write_atomically
-from oodbench.report import difference_tables, differences, render
+from oodbench.report import difference_tables, differences, render, same_fpr
 from oodbench.report.differences import Comparison
 from oodbench.report.tables import DEFAULT_METRICS
+from oodbench.results.ledger import Ledger
 from oodbench.results.metrics import METRICS
 
 RECORDS: dict[str, Callable[[list[Comparison]], str]] = {
@@ -39,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         help=f"{', '.join(render.FORMATS)} (default: text)",
     )
+    parser.add_argument(
+        "--at-fpr", metavar="PERCENT", help="where paths of trainings have this FPR, such as 30,20,10; see run --path"
+    )
     parser.add_argument("--figure", metavar="FILE", help="also draw one suite's differences as .png, .pdf or .svg")
     add_names_of(parser, "metrics", METRICS)
 
@@ -51,6 +55,8 @@ def main(given: argparse.Namespace) -> int:
     methods = names_in("method of these results", given.methods, {each.method for each in shown.results})
     metrics = DEFAULT_METRICS if given.metrics is None else names_in("metric", given.metrics, METRICS)
     baseline = given.baseline or differences.default_baseline(shown)
+    if given.at_fpr is not None:
+        return _at_fpr(given, shown, baseline, methods)
     compared = differences.compare(shown, baseline, methods, metrics)
     if figure is not None and len(compared) > 1:
         raise UserError(f"--figure shows one table, and these are {len(compared)}; choose with --suite or --setting")
@@ -65,6 +71,23 @@ def main(given: argparse.Namespace) -> int:
         print(render.render(tables, given.format, terminal_width()), end="")
     if figure is not None:
         _draw(compared[0], figure, folder)
+    return 0
+
+
+def _at_fpr(given: argparse.Namespace, shown: Ledger, baseline: str, methods: Sequence[str]) -> int:
+    """The table of methods at the same FPR."""
+    for option in ("figure", "metrics"):
+        if getattr(given, option) is not None:
+            raise UserError(f"--at-fpr prints one table of its own; leave out --{option}")
+    if given.format != "text":
+        raise UserError("--at-fpr prints Markdown; leave out --format")
+    try:
+        fprs = [float(word) / 100 for word in given.at_fpr.split(",")]
+    except ValueError:
+        fprs = []
+    if not fprs or not all(0 < fpr < 1 for fpr in fprs):
+        raise UserError(f"--at-fpr {given.at_fpr} is no list of rates in percent; write them as in 30,20,10")
+    print(same_fpr.as_markdown(same_fpr.compare(shown, baseline, fprs, methods), baseline), end="")
     return 0
 
 
