@@ -26,6 +26,7 @@ ORDER = (
     "groupdro", "i-mixup", "mldg", "coral", "mmd", "dann", "cdann", "mtl", "sagnet", "arm", "rsc",
     "oe", "energy-oe", "woods", "scone", "bn-adapt",
 )  # fmt: skip
+CONTROLS = ("erm", "bn-adapt")  # near which the paths of fine-tuned networks begin
 
 
 def groups_of(methods: Mapping[str, MethodRun]) -> dict[str, str]:

@@ -21,11 +21,12 @@ FIGURES = {
     "energies": "scores of the three test splits, methods side by side",
     "features": "scores and t-SNE of penultimate features; needs weights and data",
     "training": "loss, constraints and multipliers by epoch",
+    "paths": "OOD accuracy against FPR, and the share flagged, while methods train; needs run --path",
     "margin": "accuracies and FPR against the margin, and the curve used to choose it",
     "ratio": "metrics against pi_c",
     "heatmap": "OOD accuracy under every covariate shift",
 }
-OF_TRAININGS = ("training", "margin", "ratio")  # what they show depends on a training
+OF_TRAININGS = ("training", "paths", "margin", "ratio")  # what they show depends on a training
 COMPARED = "woods,scone"  # the pair of the paper's figures
 FORMATS = ("png", "pdf", "svg")
 # Inches: a column of a two-column page, and the whole of it (ICML's; those of other venues are close).
