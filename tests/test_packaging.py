@@ -202,7 +202,8 @@ def test_a_source_distribution_holds_what_a_wheel_is_made_of(distributions):
     wanted = {"pyproject.toml", "README.md", "LICENSE", *(f"methods/{name}" for name in METHODS)}
     wanted |= {f"benchmarks/{path.name}" for path in suite_files().values()}
     wanted |= {f"benchmarks/{path.parent.name}/{path.name}" for path in (ROOT / "benchmarks").glob("*/*.yaml")}
-    wanted -= {"benchmarks/protocol/cifar10-c-control.yaml", "benchmarks/mutations/faults.yaml"}  # which no wheel has
+    protocols = {f"benchmarks/protocol/cifar10-c-{name}.yaml" for name in ("control", "fast")}
+    wanted -= {*protocols, "benchmarks/mutations/faults.yaml"}  # which no wheel has
     assert wanted <= files
     metadata = {"LICENSE", "README.md", "CHANGELOG.md", "CITATION.cff", "MANIFEST.in", "PKG-INFO", "pyproject.toml"}
     beside = {name for name in files if "/" not in name}
