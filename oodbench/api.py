@@ -1,6 +1,7 @@
 """The command line's work in three lines of Python."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,7 @@ from oodbench.results.selection import TRAINING_DOMAIN
 from oodbench.running import merging
 from oodbench.running.given.request import given_request
 from oodbench.running.merging import Merged
+from oodbench.running.repeat import Files, command
 from oodbench.running.reporting import Silent
 from oodbench.running.request import DEFAULT_SUITE, request
 from oodbench.running.run import carry_out, prepare
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from oodbench.learning.networks import Classifier
     from oodbench.results.result import Result
     from oodbench.running.given.detector import Detector
 
@@ -240,7 +243,7 @@ def figure(
 
     found = read_results(results) if isinstance(results, (str, Path)) else list(results)
     named = [methods] if isinstance(methods, str) else methods
-    return draw_first(name, found, named, suite, setting, width, title).figure
+    return draw_first(name, found, named, suite, setting, width, title, network_of).figure
 
 
 def report(
@@ -251,4 +254,11 @@ def report(
     selection: str | None = None,
 ) -> Path:
     """What `oodbench report` does, silently: a page of the results of a folder, or of several, and its path."""
-    return site.report(results, out, single, title, selection)
+    return site.report(results, out, single, title, selection, partial(command, files=Files()))
+
+
+def network_of(result: "Result") -> "Classifier":
+    """The trained network of a result, with the weights of its results folder; for figures of features."""
+    from oodbench.running import trained
+
+    return trained.of(result).model

@@ -8,7 +8,8 @@ import numpy as np
 from oodbench.config import suite as suites
 from oodbench.config.contents import NONE, Column, Contents, Defaults, NetworkChoice, Recipes, Setting, Source
 from oodbench.config.recipe import Recipe
-from oodbench.config.registry import YOUR_NETWORK, Registry
+from oodbench.config.registry import Registry
+from oodbench.config.shipped import YOUR_NETWORK
 from oodbench.results.metrics import Scored, evaluate
 from oodbench.results.result import ComponentRun, Config, DataRead, GivenRun, MethodRun, Result
 from oodbench.results.stored import write

@@ -4,9 +4,14 @@ import base64
 import gzip
 import json
 import re
+from functools import partial
 
 from result_files import REFERENCE as REFERENCE
 from result_files import reference
+
+from oodbench.running.repeat import Files, command
+
+COMMAND = partial(command, files=Files())
 
 
 def unpacked(text):

@@ -181,7 +181,8 @@ def test_a_wheel_holds_the_package_the_methods_and_the_suites_and_nothing_else(d
         licenses = {name.partition("/licenses/")[2] for name in archive.namelist() if "/licenses/" in name}
     package = ROOT / "oodbench"
     expected = {f"oodbench/{path.relative_to(package).as_posix()}" for path in package.rglob("*.py")}
-    expected |= {"oodbench/identity.lock", "oodbench/py.typed", *(f"oodbench/methods/{name}" for name in METHODS)}
+    expected |= {"oodbench/cards.json", "oodbench/identity.lock", "oodbench/py.typed"}
+    expected |= {*(f"oodbench/methods/{name}" for name in METHODS)}
     expected.add("oodbench/running/flops.json")
     expected |= {f"oodbench/benchmarks/{path.name}" for path in suite_files().values()}
     data = [path for folder in ("reported", "check") for path in (ROOT / "benchmarks" / folder).glob("*.yaml")]

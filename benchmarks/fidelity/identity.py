@@ -1,4 +1,4 @@
-"""Keeps oodbench/identity.lock: which code is known to give the numbers of which version.
+"""Keeps oodbench/identity.lock: which code is known to give the numbers of which version; and oodbench/cards.json.
 
 python benchmarks/fidelity/identity.py                     # what is not listed; status 1 if anything
 python benchmarks/fidelity/identity.py --same              # lists it: numbers are unchanged, as raw_scores.py has shown
@@ -8,7 +8,8 @@ python benchmarks/fidelity/identity.py --raise trainer/irm # numbers change: a n
 import argparse
 import sys
 
-from oodbench.config import identity
+from oodbench.config import identity, shipped
+from oodbench.config.registry import Registry
 
 HEADER = """\
 # The code that numbers depend on: component, version, digests of code known to give the numbers of that version.
@@ -23,10 +24,10 @@ def main() -> int:
     parser.add_argument("--raise", dest="raised", action="append", default=[], metavar="NAME", help="a new version")
     given = parser.parse_args()
     locked = identity.lock() if identity.LOCK.exists() else {}
-    shipped = identity.shipped()
-    unlisted = [name for name, digest in shipped.items() if name not in locked or digest not in locked[name].digests]
+    today, cards = identity.shipped(), shipped.written(Registry().cards.values())
+    unlisted = [name for name, digest in today.items() if name not in locked or digest not in locked[name].digests]
     lines = []
-    for name, digest in sorted(shipped.items()):
+    for name, digest in sorted(today.items()):
         version = locked[name].version if name in locked else 1
         digests = sorted(locked[name].digests) if name in locked else []
         if name in given.raised:
@@ -35,14 +36,18 @@ def main() -> int:
             digests = [*digests, digest]
         lines.append(" ".join([name, str(version), *digests]))
     for name in unlisted:
-        print(f"{name}: the digest {shipped[name]} is not listed")
-    for name in sorted(locked.keys() - shipped.keys()):
+        print(f"{name}: the digest {today[name]} is not listed")
+    for name in sorted(locked.keys() - today.keys()):
         print(f"{name}: is listed and does not exist")
+    is_stale = not shipped.FACTS.exists() or shipped.FACTS.read_text(encoding="utf-8") != cards
+    if is_stale:
+        print(f"{shipped.FACTS.name}: does not say what the method files say")
     if given.same or given.raised:
+        shipped.FACTS.write_text(cards, encoding="utf-8")
         identity.LOCK.write_text(HEADER + "\n".join(lines) + "\n", encoding="utf-8")
         print(f"wrote {identity.LOCK.name}: {len(lines)} components")
         return 0
-    return 1 if unlisted or locked.keys() - shipped.keys() else 0
+    return 1 if unlisted or is_stale or locked.keys() - today.keys() else 0
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from scipy import stats
 import oodbench
 from oodbench.errors import UserError
 from oodbench.report import spread
-from oodbench.report.names import method_name
+from oodbench.report.labels import method_name
 from oodbench.report.tables import DEFAULT_METRICS
 from oodbench.results.result import Result
 

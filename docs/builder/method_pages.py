@@ -6,8 +6,9 @@ from collections.abc import Iterable
 import docstrings
 
 from oodbench.config.cards import Card
-from oodbench.config.registry import DETECTION_BY, GROUPS, Registry
+from oodbench.config.registry import Registry
 from oodbench.config.schema import describe
+from oodbench.config.shipped import DETECTION_BY, GROUPS
 
 INDEX = """# Methods
 

@@ -10,15 +10,15 @@ from oodbench.cli.parser import add_names_of, one_of
 from oodbench.cli.reading import add_names, add_results, names_in, read_ledger
 from oodbench.errors import UserError
 from oodbench.files import write_atomically
-from oodbench.report import difference_tables, differences, render, same_fpr
+from oodbench.report import differences, render, same_fpr
 from oodbench.report.differences import Comparison
 from oodbench.report.tables import DEFAULT_METRICS
 from oodbench.results.ledger import Ledger
 from oodbench.results.metrics import METRICS
 
 RECORDS: dict[str, Callable[[list[Comparison]], str]] = {
-    "csv": difference_tables.to_csv,
-    "json": difference_tables.to_json,
+    "csv": lambda compared: render.to_csv(differences.records(compared), differences.RECORDS),
+    "json": lambda compared: render.to_json(differences.records(compared)),
 }
 FIGURES = (".png", ".pdf", ".svg")
 
@@ -67,7 +67,7 @@ def main(given: argparse.Namespace) -> int:
     if given.format in RECORDS:
         print(RECORDS[given.format](compared), end="")
     else:
-        tables = [table for each in compared for table in difference_tables.tables(each)]
+        tables = [table for each in compared for table in differences.tables(each)]
         print(render.render(tables, given.format, terminal_width()), end="")
     if figure is not None:
         _draw(compared[0], figure, folder)

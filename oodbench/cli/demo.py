@@ -7,7 +7,6 @@ from pathlib import Path
 from oodbench.cli.defaults import help_of
 from oodbench.cli.run import run_and_show
 from oodbench.files import write_text
-from oodbench.report.page import site
 from oodbench.results.folder import COLLECTION, DEMO
 from oodbench.running.request import Request
 
@@ -28,5 +27,7 @@ def main(given: argparse.Namespace) -> int:
     device = given.device or REQUEST.device
     asked = dataclasses.replace(REQUEST, results=str(folder), device=device, force=given.force)
     status = run_and_show(asked, given.debug)
-    print(f"The page of these results: {site.report(folder, folder / PAGE, title='oodbench demo')}")
+    from oodbench.api import report
+
+    print(f"The page of these results: {report(folder, folder / PAGE, title='oodbench demo')}")
     return status

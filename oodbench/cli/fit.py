@@ -41,8 +41,8 @@ def main(given: argparse.Namespace) -> int:
     if given.model is None:  # `evaluate` could take a file of outputs in its place
         raise UserError("there is no network; give it with --model")
     asked = given_options.request_of(given)
+    from oodbench.cli.detector_summary import summary
     from oodbench.learning.threshold import check_keep
-    from oodbench.report.detector_summary import summary
     from oodbench.running.given.detector_files import check_place
     from oodbench.running.given.fit import fit
 

@@ -61,6 +61,7 @@ def main(given: argparse.Namespace) -> int:
     results = [r for r in ledger.results if not given.suite or r.suite_label in given.suite]
     methods = names_in("method of these results", given.methods, {r.method for r in results})
     check_known("setting of these results", given.setting, {r.setting for r in results})
+    from oodbench.api import network_of
     from oodbench.report.figures import studies, style
 
     out = Path(given.out) if given.out else folder / "figures"
@@ -70,7 +71,7 @@ def main(given: argparse.Namespace) -> int:
         for name in names:
             print(f"drawing {name} of {place}", file=sys.stderr, flush=True)
             try:
-                drawing = figures.draw(name, study, methods, width=width, is_titled=given.title)
+                drawing = figures.draw(name, study, methods, width=width, is_titled=given.title, networks=network_of)
             except studies.NotDrawn as reason:
                 reasons.setdefault((name, str(reason)), []).append(place)
                 continue

@@ -46,7 +46,7 @@ def main(given: argparse.Namespace) -> int:
         if given.sheet.suffix != ".png":
             raise UserError(f"--sheet '{given.sheet}' is not the name of a PNG file; end it in .png")
         check_writable(given.sheet.parent)
-    from oodbench.report import score_sheet  # not before the arguments are known to be right: it waits for torch
+    from oodbench.cli import score_sheet  # not before the arguments are known to be right: it waits for torch
     from oodbench.running.given.detector import Detector
     from oodbench.running.given.predicting import BATCH, Extremes, image_paths, predict
 

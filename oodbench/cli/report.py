@@ -3,6 +3,7 @@
 import argparse
 import sys
 import webbrowser
+from functools import partial
 from pathlib import Path
 
 from oodbench.cli.defaults import help_of
@@ -10,6 +11,7 @@ from oodbench.cli.parser import add_names_of, one_of
 from oodbench.cli.reading import report_problems
 from oodbench.report.page import folders, site
 from oodbench.results.selection import RULES, TRAINING_DOMAIN
+from oodbench.running.repeat import Files, command
 
 MEGABYTE = 1_000_000
 
@@ -49,7 +51,8 @@ def main(given: argparse.Namespace) -> int:
         if shows_progress:
             print(f"oodbench: {what}", file=sys.stderr, flush=True)
 
-    made = site.make(reading, Path(given.out), given.single, given.title, given.selection, tell=tell)
+    how = partial(command, files=Files())
+    made = site.make(reading, Path(given.out), given.single, given.title, given.selection, tell, command=how)
     files = "one file" if made.files == 1 else f"{made.files} files"
     boards = "1 board" if made.boards == 1 else f"{made.boards} boards"
     results = "1 result" if made.results == 1 else f"{made.results:,} results"

@@ -11,15 +11,16 @@ from oodbench.cli.parser import add_names_of, one_of
 from oodbench.cli.reading import add_names, add_results, read_ledger, split_names
 from oodbench.errors import UserError, shortened
 from oodbench.files import write_text
-from oodbench.report import layouts, render, tables
-from oodbench.report.sentences import AVERAGE
+from oodbench.report import layouts, render
+from oodbench.report.labels import AVERAGE
+from oodbench.report.model import REPORTED
 from oodbench.results.metrics import METRICS
 from oodbench.results.selection import RULES, TRAINING_DOMAIN
 from oodbench.running import request as requests
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_results(parser, [tables.REPORTED])
+    add_results(parser, [REPORTED])
     add_names(parser)
     parser.add_argument(
         "--seeds", default="all", metavar="SEEDS", help="the first N, or 0,2 or 0-4: which to average (default: all)"
@@ -67,7 +68,7 @@ def main(given: argparse.Namespace) -> int:
         metrics,
         seeds,
         given.layout,
-        tables.REPORTED in given.beside,
+        REPORTED in given.beside,
         given.selection,
         given.sort,
         split_names(given.methods),

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from oodbench.config import identity
-from oodbench.config.cards import BUDGET, EVERY, KINDS, READS, Card, command_name, folder, load_class, read_cards
+from oodbench.config.cards import BUDGET, EVERY, KINDS, Card, command_name, folder, load_class, read_cards
 from oodbench.config.schema import Misfit, parse
 from oodbench.config.search import Distribution, Draw, read
+from oodbench.config.shipped import DETECTION, DETECTION_BY, GENERALIZATION, LABELS, OUTLIERS, WILD_DATA
 from oodbench.errors import UserError, said, shortened, unknown
 
 RESERVED = (*EVERY, "recipe", "id", "splits", "network")  # they mean something else in `--methods` and `--set`
@@ -24,15 +25,6 @@ DEFAULT_METHODS = (
     "energy",
     "knn",
 )  # of a suite that lists none: one training, and what is quick to score
-# Of the rows of a table, in the paper's order.
-GROUPS = (DETECTION, GENERALIZATION, WILD_DATA) = ("OOD detection", "OOD generalization", "Learning with wild data")
-OUTLIERS = "Learning with auxiliary outliers"  # which are no wild images
-LABELS = "Learning with wild data, some of it labeled"  # what spends labels is never beside what does not
-DETECTION_BY = {reads: f"{DETECTION}: {reads}" for reads in READS}  # what our own tables divide the first of them into
-DETECTION_OTHER = f"{DETECTION}: other"  # of scorers that do not say what they read
-DETECTION_TRAINING = f"{DETECTION}: training"  # of trainers that are for detection and see no outliers
-YOUR_NETWORK = "Your network"  # the group of what scores a network that was given, and its division where it is alone
-YOUR_NETWORK_BY = {reads: f"{YOUR_NETWORK}: {reads}" for reads in READS}
 
 
 class Registry:
@@ -141,26 +133,6 @@ def defines_method(path: Path) -> bool:
 def display_names() -> dict[str, str]:
     """How the methods of oodbench itself are printed, by name."""
     return {name: card.display for name, card in Registry().cards.items() if card.is_ours}
-
-
-@cache
-def detection_groups() -> dict[str, str]:
-    """The finer group of every scorer of oodbench itself that says what it reads, by name."""
-    return {name: DETECTION_BY[reads] for name, reads in read_by_scorers().items()}
-
-
-@cache
-def read_by_scorers() -> dict[str, str]:
-    """What every scorer of oodbench itself that says so reads, one of READS, by name."""
-    cards = Registry().cards.values()
-    return {card.name: card.reads for card in cards if card.is_ours and card.reads is not None}
-
-
-@cache
-def outlier_trainers() -> frozenset[str]:
-    """The trainers of oodbench itself that need outliers, by name."""
-    cards = Registry().cards.values()
-    return frozenset(card.name for card in cards if card.is_ours and "outliers" in card.needs)
 
 
 def distributions(trainer: Card) -> dict[str, Distribution]:

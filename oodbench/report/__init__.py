@@ -9,9 +9,9 @@ class _Room(ModuleType):
     """`oodbench.report(...)` makes a page, as `oodbench.table(...)` makes a table, also where this room is imported."""
 
     def __call__(self, *given: Any, **named: Any) -> Any:
-        from oodbench.report.page.site import report
+        import oodbench
 
-        return report(*given, **named)
+        return oodbench.__getattr__("report")(*given, **named)  # the function, which this room hides
 
 
 sys.modules[__name__].__class__ = _Room

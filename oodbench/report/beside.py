@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from oodbench.report import reported as sources
+from oodbench.report.labels import ERM
 from oodbench.report.lookup import means
+from oodbench.report.model import Row, Table
+from oodbench.report.notes import lost_by_erm
 from oodbench.report.numbers import Number
 from oodbench.report.reported import StandIn
-from oodbench.report.sentences import ERM, lost_by_erm
-from oodbench.report.tables import Row, Table
 from oodbench.results.ledger import Ledger, as_ledger
 from oodbench.results.metrics import Metric
 from oodbench.results.result import Result

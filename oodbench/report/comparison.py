@@ -15,12 +15,12 @@ from oodbench.config.cards import folder
 from oodbench.config.schema import Document
 from oodbench.errors import UserError
 from oodbench.report import image_error, layouts, spread
-from oodbench.report.cells import Cell, failures, seeds_in_words
 from oodbench.report.image_error import Images
+from oodbench.report.model import Cell, Row, Table
+from oodbench.report.notes import failures, seeds_in_words
 from oodbench.report.numbers import OUT_SHARE, Number
 from oodbench.report.reported import FULL_SIZE, PAPER, layout, reference
 from oodbench.report.spread import Source, Spread, Variance, Where
-from oodbench.report.tables import Row, Table
 from oodbench.report.verdicts import RAW_SCORES, Uncertainty, Verdict, judged
 from oodbench.results.ledger import Ledger, Place, as_ledger
 from oodbench.results.measurement import Runs

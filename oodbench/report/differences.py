@@ -1,6 +1,6 @@
 """Results in, methods minus a baseline out, in every setting and over settings. Imports no torch.
 
-`results.statistics` computes the differences, `difference_tables` shows them.
+`records` is the frame of pairs, which `tables` prints; `results.statistics` computes the differences.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oodbench.errors import UserError, unknown
-from oodbench.report.groups import by_paper, is_given
+from oodbench.report.labels import by_paper, groups_of, is_given, row_names
+from oodbench.report.model import Entry, Row, Table, below, said_once
 from oodbench.report.tables import DEFAULT_METRICS
 from oodbench.results import selection, statistics
 from oodbench.results.ledger import Ledger, Place, as_ledger, in_order, methods_of
 from oodbench.results.measurement import Runs
 from oodbench.results.metrics import METRICS, Metric
 from oodbench.results.result import MethodRun, Result
-from oodbench.results.statistics import Column, Difference
+from oodbench.results.statistics import Column, Difference, Interval
 
 BASELINE = "erm"
 BASELINE_OF_GIVEN = "msp"  # the scorer, where there is no ERM: the oldest baseline of detection
@@ -196,3 +197,102 @@ def _values(found: Difference) -> tuple[Any, ...]:
         *(interval.mean, interval.low, interval.high, found.p, found.adjusted),
         *(found.is_significant, found.share_above),
     )
+
+
+def tables(comparison: Comparison) -> list[Table]:
+    """The differences by setting; and where there are several settings, what they come to."""
+    by_setting = [_difference_table(comparison)]
+    return by_setting + ([_summary_table(comparison)] if len(comparison.settings) > 1 else [])
+
+
+def _difference_table(comparison: Comparison) -> Table:
+    places = [(setting, metric.name) for setting in comparison.settings for metric in comparison.metrics]
+    rows = [
+        _row(comparison, method, [_entries(comparison, *place, method) for place in places], "p, above")
+        for method in (comparison.baseline, *comparison.others)
+    ]
+    name = row_names(comparison.methods)[comparison.baseline]
+    first = (
+        f"The first row is {name} itself; every other row is a method minus {name}. Bold, or a star on a terminal: the "
+        "difference is significant (p < .05 after Holm's correction over the rows of a column)."
+    )
+    above = (
+        f"p, above: the p-value after Holm's correction, and the share of {statistics.DRAWS:,} bootstrap draws of "
+        f"seeds and images in which the method ranks above {name}."
+    )
+    return _table(comparison, comparison.settings, rows, first, comparison.part, (" ".join([*comparison.how, above]),))
+
+
+def _entries(comparison: Comparison, setting: str, metric: str, method: str) -> tuple[Entry, Entry]:
+    """What stands in one place, and below it."""
+    if method == comparison.baseline:
+        column = comparison.columns[setting, metric]
+        if method not in column.samples:
+            return Entry("–"), Entry("")
+        mean, interval = column.samples[method].mean, statistics.interval(column, method)
+        text = f"{100 * mean:.2f}" + (f" [{100 * interval.low:.2f}, {100 * interval.high:.2f}]" if interval else "")
+        note = comparison.uncertain(interval.kind, method) if interval else ""
+        return Entry(text, notes=_if_any(note)), Entry("")
+    notes = _if_any(comparison.note(setting, metric, method))
+    difference = comparison.differences[setting, metric].get(method)
+    if difference is None:
+        bare = comparison.bare(setting, metric, method)
+        return Entry("–" if bare is None else _signed(100 * bare), notes=notes), Entry("")
+    entry = Entry(difference_text(difference.interval), notes=notes, best=difference.is_significant)
+    return entry, Entry(f"{p_text(difference.adjusted)}, {100 * difference.share_above:.0f} %")
+
+
+def _if_any(note: str) -> tuple[str, ...]:
+    return (note,) if note else ()
+
+
+def _summary_table(comparison: Comparison) -> Table:
+    rows = []
+    for method in (comparison.baseline, *comparison.others):
+        entries = []
+        for metric in comparison.metrics:
+            rank = comparison.mean_rank(metric.name, method)
+            counts = "/".join(map(str, comparison.tally(metric.name, method)))
+            entry = Entry("" if method == comparison.baseline else counts)
+            entries.append((entry, Entry("" if rank is None else f"{rank:.1f}")))
+        rows.append(_row(comparison, method, entries, "mean rank"))
+    name = row_names(comparison.methods)[comparison.baseline]
+    title = f"{len(comparison.settings)} settings"
+    first = (
+        f"Wins/ties/losses against {name} over settings, counting differences that are significant (p < .05 after "
+        "Holm's correction over the rows of a column), and the mean rank among these methods (1 is best)."
+    )
+    part = ", ".join(filter(None, [comparison.part, "over settings"]))
+    return _table(comparison, [title], rows, first, part)
+
+
+def _row(comparison: Comparison, method: str, entries: Sequence[tuple[Entry, Entry]], label: str) -> Row:
+    group = "Baseline" if method == comparison.baseline else groups_of(comparison.methods)[method]
+    heads = (row_names(comparison.methods)[method],)
+    printed = [said_once(heads, [entry for entry, _ in entries], True)]
+    if any(lower.text for _, lower in entries):
+        printed.append(below(heads, label, [lower for _, lower in entries]))
+    return Row(method, group, [], heads, printed=tuple(printed))
+
+
+def _table(
+    comparison: Comparison, settings: list[str], rows: list[Row], first: str, part: str, notes: tuple[str, ...] = ()
+) -> Table:
+    return Table(
+        comparison.suite, settings, comparison.metrics, rows, part=part, notes=notes, mark="*", explained=first
+    )
+
+
+def difference_text(interval: Interval) -> str:
+    """`+0.99 [+0.12, +1.86]`, in points of percent."""
+    mean, low, high = (_signed(100 * value) for value in (interval.mean, interval.low, interval.high))
+    return f"{mean} [{low}, {high}]"
+
+
+def _signed(points: float) -> str:
+    text = f"{points:+.2f}"
+    return text.replace("-", "−") if float(text) else text[1:]
+
+
+def p_text(p: float) -> str:
+    return "< .001" if p < 0.001 else f"{p:.3f}".removeprefix("0")

@@ -11,15 +11,14 @@ from typing import Literal
 from oodbench.errors import UserError, unknown
 from oodbench.report import reported as sources
 from oodbench.report.beside import other_preset, with_reported, without_reported
-from oodbench.report.cells import Cell, mark_best
+from oodbench.report.labels import suite_in_words
 from oodbench.report.lookup import ResultIndex
-from oodbench.report.numbers import SHOWN, Number
-from oodbench.report.origins import replaced
+from oodbench.report.model import Cell, Row, Table, mark_best
+from oodbench.report.notes import of_row, replaced, with_seeds
+from oodbench.report.numbers import OUT_SHARE, SHOWN, Number
 from oodbench.report.reported import Columns, Layout, Reference, ReportedRow
-from oodbench.report.sentences import with_seeds
-from oodbench.report.spelling import suite_in_words
-from oodbench.report.tables import Row, Table, checked_seeds
 from oodbench.report.tables import build as own_tables
+from oodbench.report.tables import checked_seeds
 from oodbench.results.ledger import Ledger, as_ledger
 from oodbench.results.result import Result
 from oodbench.results.selection import TRAINING_DOMAIN, describe, select
@@ -203,7 +202,13 @@ def fill(
         ]
         grid.append(cells)
         heads = (group.name, row.label) if len(table.heads) > 1 else (row.label,)
-        rows.append(Row(method, group.name if len(table.heads) == 1 else "", cells, heads, index.trainer_of(method)))
+        runs = [
+            index.runs_of(_method_in(column, row, method), number.settings)
+            for number, (column, metric) in zip(reported, product(table.columns, metrics), strict=True)
+            if metric is not OUT_SHARE
+        ]
+        own_group = group.name if len(table.heads) == 1 else ""
+        rows.append(Row(method, own_group, cells, heads, index.trainer_of(method), notes=of_row(runs)))
     if table.best:
         mark_best(grid, metrics * len(table.columns))
     caption = [table.caption, f"As in {layout.printed_in}.", describe(selected.values(), rule, last_only)]

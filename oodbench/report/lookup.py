@@ -2,16 +2,19 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from oodbench.config.suite import NONE, setting_values
-from oodbench.report.cells import Cell, measured, summary
-from oodbench.report.evidence import Evidence
+from oodbench.report import notes
+from oodbench.report.model import Cell
 from oodbench.report.numbers import OUT_SHARE, SHOWN
 from oodbench.report.reported import ReportedRow, ReportedTable
+from oodbench.report.tables import Samples, measured
 from oodbench.results.ledger import Place, examples_of
 from oodbench.results.measurement import Runs
 from oodbench.results.metrics import Metric
 from oodbench.results.result import Result
+from oodbench.results.samples import Sample
 
 EMPTY = Cell()
 
@@ -26,7 +29,7 @@ class ResultIndex:
         named = {method for _, row in table.rows for column in table.columns for method in column.methods_of(row)}
         named |= {table.ablation.method} if table.ablation is not None else set()
         self.runs = {place: some.lowest(seeds) for place, some in runs.items() if place[0] in named}
-        self.evidence = Evidence(self.runs, [SHOWN[name] for name in table.metrics], images)
+        self.samples = Samples(self.runs, [SHOWN[name] for name in table.metrics], images)
         self.examples = examples_of(runs)
         self.names: dict[str, list[str]] = {}  # of settings as results have them, by the table's
         self.semantic: dict[str, str | None] = {}  # of each method, where the table leaves the set open
@@ -41,10 +44,20 @@ class ResultIndex:
     def cell(self, method: str, settings: Sequence[str], metric: Metric, row: ReportedRow) -> Cell:
         if metric is OUT_SHARE:
             return self._out_share(method, settings[0], row)
-        names = [name for setting in settings if (name := self._name(method, setting)) is not None]
-        if len(names) < len(settings):
+        names = self._settings(method, settings)
+        if not names:
             return EMPTY
-        return measured([self.runs[method, n] for n in names], metric, self.evidence.sample(method, names, metric))
+        runs = [self.runs[method, name] for name in names]
+        cell = measured(runs, metric, self.samples.of(method, names, metric))
+        return replace(cell, of_runs=notes.of_cell(runs))
+
+    def runs_of(self, method: str, settings: Sequence[str]) -> list[Runs]:
+        """Behind a cell; none if it was not run in all of the settings."""
+        return [self.runs[method, name] for name in self._settings(method, settings)]
+
+    def _settings(self, method: str, settings: Sequence[str]) -> list[str]:
+        names = [name for setting in settings if (name := self._name(method, setting)) is not None]
+        return names if len(names) == len(settings) else []
 
     def trainer_of(self, method: str) -> str:
         """Empty if the method was not run."""
@@ -92,7 +105,7 @@ class ResultIndex:
             noted = {each.seed: _noted(each.result, ablation.hyperparameter, row.value) for each in ok}
             values = {seed: share for seed, share in noted.items() if share is not None}
             if values:
-                return summary(values)
+                return Cell(Sample(values))
         return EMPTY
 
 

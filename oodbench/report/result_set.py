@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, overload
 
 from oodbench.report import layouts, render
-from oodbench.report.cells import plain
+from oodbench.report.labels import plain
 from oodbench.report.tables import with_accuracies_above
 from oodbench.results.best import Best, choose
 from oodbench.results.frame import of_results

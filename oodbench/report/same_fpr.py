@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oodbench.errors import UserError, unknown
-from oodbench.report.difference_tables import difference_text
-from oodbench.report.groups import by_paper
+from oodbench.report.differences import difference_text
+from oodbench.report.labels import by_paper
 from oodbench.results import samples
 from oodbench.results.ledger import Ledger
 from oodbench.results.metrics import METRICS

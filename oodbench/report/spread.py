@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Literal
 
 from oodbench.config.cards import folder
-from oodbench.config.registry import DEFAULT_TRAINER
 from oodbench.config.schema import Document
 from oodbench.errors import UserError
+from oodbench.report.labels import ERM
 from oodbench.results.result import Result
 
 Source = Literal["seeds", "machines"]
@@ -122,7 +122,7 @@ def _mean(variances: list[Variance]) -> float:
 
 def group_of(result: Result) -> str:
     """What varies alike: everything that scores ERM's network, or else the group of the method."""
-    return POST_HOC if result.config.method.trainer.name == DEFAULT_TRAINER else result.group
+    return POST_HOC if result.config.method.trainer.name == ERM else result.group
 
 
 def where(result: Result) -> Where:

@@ -1,134 +1,38 @@
-"""Results as tables, by default in the layout of the paper's main one. Reads raw scores, imports no torch.
+"""Results in, tables of our own out: a row for each method in the groups of the paper, with means over settings.
 
-`layouts` makes the paper's other tables, `render` turns all of them into text.
+Reads raw scores and imports no torch. `layouts` makes the tables of papers, `render` turns all of them into text.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
-from typing import ClassVar, Literal
+from typing import Literal
 
-from oodbench.config.registry import GROUPS
+from oodbench.config import suite as suites
+from oodbench.config.suite import NONE
 from oodbench.errors import UserError, unknown
-from oodbench.report import ranking, sentences
-from oodbench.report.averages import Groups, averages
-from oodbench.report.cells import Cell, mark_best, measured, plain
-from oodbench.report.evidence import Evidence
-from oodbench.report.groups import by_paper, groups_of, is_given
-from oodbench.report.names import method_name, row_names
-from oodbench.report.origins import replaced
-from oodbench.report.rows import REPORTED, Entry, PrintedRow, Row
-from oodbench.report.spelling import suite_in_words
+from oodbench.report import notes
+from oodbench.report.labels import AVERAGE, by_paper, groups_of, is_given, plain, row_names, suite_in_words
+from oodbench.report.model import Cell, Row, Table, mark_best
 from oodbench.results import selection as model_selection
-from oodbench.results.ledger import Ledger, Place, as_ledger, in_order, methods_of
+from oodbench.results import statistics
+from oodbench.results.ledger import Ledger, Place, as_ledger, examples_of, in_order, methods_of
 from oodbench.results.measurement import Runs
 from oodbench.results.metrics import METRICS, Metric
 from oodbench.results.resampling import ACCURACIES
-from oodbench.results.result import MethodRun, Result
+from oodbench.results.result import Result
 from oodbench.results.samples import Sample
+from oodbench.results.statistics import Column
 
-__all__ = [
-    "DEFAULT_METRICS", "GROUPS", "REPORTED", "Cell", "Entry", "PrintedRow", "Row", "Table", "build", "method_name",
-    "plain",
-]  # fmt: skip
 DEFAULT_METRICS = ("covariate_acc", "id_acc", "fpr95", "auroc", "covariate_flagged")
-SELF_EXPLANATORY = ("id_acc", "auroc")
+RANKINGS = ("auroc", "auroc_full")  # metrics whose value by chance is 50 %
 TRANSDUCTIVE = (
     "Methods that learn with wild data saw unlabeled images of the held-out domain, so their rows are transductive."
 )
+# Draws of the images. One seed has the ends of its interval from them; of several seeds they only give a covariance.
+DRAWS, FEWER = 1_000, 300
 
-
-@dataclass(frozen=True)
-class Table:
-    """One suite: a row per method, under each setting a column per metric."""
-
-    suite: str
-    settings: list[str]  # titles of the column groups
-    metrics: list[Metric]
-    rows: list[Row]
-    heads: tuple[str, ...] = ("Method",)
-    layout: str = ""  # of the paper; empty for our own
-    part: str = ""  # of the suite's results, if they fill two tables
-    caption: str = ""
-    notes: tuple[str, ...] = ()
-    reported_notes: tuple[str, ...] = ()
-    marks_best: bool = True
-    has_groups: bool = True  # false where rows stand in one order, whatever their groups
-    suite_in_words: str = ""
-    mark: ClassVar[str] = "•"  # in plain text, behind what is bold elsewhere
-
-    def __repr__(self) -> str:
-        counts = f"rows {len(self.rows)}, settings {len(self.settings)}, metrics {len(self.metrics)}"
-        return f"<Table {plain(self.title)}: {counts}>"
-
-    def _repr_html_(self) -> str:
-        from oodbench.report.render.html import to_html  # which imports this module
-
-        return to_html(self)
-
-    @property
-    def title(self) -> str:
-        of = self.layout or self.part
-        return f"{self.suite}: {of}" if of else self.suite
-
-    @cached_property
-    def marks(self) -> dict[str, str]:
-        """Footnotes and their letters, in reading order; rows and figures that share a reason share the letter."""
-        lines = (line for row in self.rows for line in row.lines)
-        notes = dict.fromkeys(
-            note for line in lines for some in line.notes_at(range(len(line.entries))) for note in some
-        )
-        return {note: _letters(i) for i, note in enumerate(notes)}
-
-    @property
-    def seeds(self) -> str:
-        """How many seeds stand behind the numbers, without a full stop."""
-        return sentences.seeds(self.rows) or "No run succeeded"
-
-    @property
-    def seeds_line(self) -> str:
-        """The same, and what stands after ±."""
-        return f"{self.seeds}. {sentences.intervals(self.rows, self.metrics)}".strip()
-
-    @property
-    def counts_line(self) -> str:
-        """The same for a reader of the rows, which say where they differ."""
-        counts = sentences.seeds_beside_rows(self.rows) or "No run succeeded"
-        return f"{counts}. {sentences.intervals(self.rows, self.metrics)}".strip()
-
-    def legend(self, mark: str) -> str:
-        """What every number and the mark of the best mean; short, so that with the counts it takes one line."""
-        has_best = any(cell.best for row in self.rows for cell in row.cells)
-        return f"In percent; {mark}: best mean." if has_best else "In percent."
-
-    @property
-    def definitions(self) -> str:
-        return " ".join(filter(None, [self.legend("bold"), *self.metric_definitions]))
-
-    @property
-    def metric_definitions(self) -> list[str]:
-        return [f"{m.title}: {m.summary}." for m in self.metrics if m.name not in SELF_EXPLANATORY]
-
-    @property
-    def remarks(self) -> list[str]:
-        """Sentences below the table, each a line of its own."""
-        empty = any(cell.mean is None and not cell.note for row in self.rows for cell in row.cells)
-        dash = "–: not run, or not recorded." if empty else ""
-        return list(filter(None, [*sentences.shift_lines(self), *self.notes, *self.reported_notes, dash]))
-
-    def heading(self, i: int) -> str:
-        """What stands above a row that opens a group; empty above others."""
-        return self.group_of_row(i) if self.opens_group(i) else ""
-
-    def opens_group(self, i: int) -> bool:
-        return i == 0 or self._group(i) != self._group(i - 1)
-
-    def group_of_row(self, i: int) -> str:
-        return self.rows[i].group if self.has_groups else ""
-
-    def _group(self, i: int) -> tuple[str, ...]:
-        return (self.group_of_row(i), *self.rows[i].heads[:-1])
+Groups = Mapping[str, Sequence[str]]  # semantic sets by the name of a group
 
 
 def build(
@@ -160,10 +64,10 @@ def build(
     by = None if sort is None else METRICS[sort]
     tables = []
     for suite, ledger in as_ledger(results).suites.items():
-        origins, words = replaced(ledger.results), suite_in_words(ledger.newest)
+        origins, words = notes.replaced(ledger.results), suite_in_words(ledger.newest)
         if selection is None:
             table = _table(suite, _lowest(ledger.last_runs, lowest), shown, images, by, groups, average)
-            caption = sentences.given_networks(ledger.last_runs)
+            caption = notes.given_networks(ledger.last_runs)
             table = replace(table, caption=caption, suite_in_words=words)
             tables.append(replace(table, notes=(*table.notes, *origins)))
             continue
@@ -171,7 +75,7 @@ def build(
         for some, last_only in kinds:
             selected = model_selection.select(some, selection, last_only)
             sentence = model_selection.describe(selected.values(), selection, last_only)
-            networks = sentences.given_networks(selected)
+            networks = notes.given_networks(selected)
             caption = " ".join(filter(None, [networks, sentence, TRANSDUCTIVE if last_only else ""]))
             table = _table(suite, _lowest(selected, lowest), shown, images, by, groups, average)
             part = "with a semantic set" if last_only and len(kinds) > 1 else ""
@@ -184,19 +88,19 @@ def build(
 
 def with_accuracies_above(table: Table) -> Table:
     """Scorers of one network share its accuracies, which one line then says in place of columns of equal numbers."""
-    shared = sentences.shared_accuracies(table)
+    shared = notes.shared_accuracies(table)
     places = [i for i, metric in enumerate(table.metrics) if metric.name not in ACCURACIES]
     if not shared or not places:
         return table
     count = len(table.metrics)
     kept = [j * count + i for j in range(len(table.settings)) for i in places]
-    notes = (*sentences.shift_lines(table), *(note for note in table.notes if note != sentences.OF_GIVEN))
+    said = (*notes.shift_lines(table), *(note for note in table.notes if note != notes.OF_GIVEN))
     return replace(
         table,
         metrics=[table.metrics[i] for i in places],
         rows=[replace(row, cells=[row.cells[i] for i in kept]) for row in table.rows],
         caption="\n".join(filter(None, [table.caption, shared])),
-        notes=notes,
+        notes=said,
     )
 
 
@@ -222,23 +126,38 @@ def _table(
     means = averages(runs, settings, groups)
     columns = {setting: [setting] for setting in settings} | means
     if average and len(settings) > 1:
-        columns = means or {sentences.AVERAGE: settings}
-    evidence, twins = Evidence(runs, metrics, images), sentences.unparted(names, runs)
+        columns = means or {AVERAGE: settings}
+    samples, twins = Samples(runs, metrics, images), notes.unparted(names, runs)
+    own = {(label, title): [runs.get((label, s)) for s in columns[title]] for label, title in product(methods, columns)}
+    of_runs = {place: notes.of_cell(some, twins.get(place)) for place, some in own.items()}
 
     def cell(label: str, title: str, metric: Metric) -> Cell:
-        own = [runs.get((label, setting)) for setting in columns[title]]
-        sample = evidence.sample(label, columns[title], metric)
-        return _cell(title, own, metric, sample, twins.get((label, title), ""))
+        known = [some for some in own[label, title] if some is not None]
+        if len(known) < len(columns[title]):
+            return Cell(remarks=(notes.not_run(len(columns[title])),), setting=title)
+        made = measured(known, metric, samples.of(label, columns[title], metric))
+        return replace(made, setting=title, of_runs=of_runs[label, title])
 
     grid = [[cell(label, title, metric) for title, metric in product(columns, metrics)] for label in methods]
     mark_best(grid, metrics * len(columns))
     rows = [
-        Row(label, row_groups[label], cells, (names[label],), method.trainer.name, _network(method))
+        Row(
+            label,
+            row_groups[label],
+            cells,
+            (names[label],),
+            method.trainer.name,
+            plain(method.trainer.display) if is_given(method) else "",
+            notes.of_row(
+                [own[label, title] for title in columns],
+                [(title, twins[label, title]) for title in columns if (label, title) in twins],
+            ),
+        )
         for (label, method), cells in zip(methods.items(), grid, strict=True)
     ]
-    shares = sentences.one_network(names, runs) if any(metric.name in ACCURACIES for metric in metrics) else []
-    notes = (*shares, *sentences.larger_base(runs))
-    table = Table(suite, list(columns), metrics, sentences.with_seeds(rows), notes=notes)
+    shares = notes.one_network(names, runs) if any(metric.name in ACCURACIES for metric in metrics) else []
+    below = (*shares, *notes.larger_base(runs))
+    table = Table(suite, list(columns), metrics, notes.with_seeds(rows), notes=below)
     return table if by is None else _sorted(table, by, runs, settings)
 
 
@@ -248,27 +167,115 @@ def _recorded(runs: Mapping[Place, Runs]) -> list[Metric]:
     return [METRICS[name] for name in DEFAULT_METRICS if name in recorded or recorded.isdisjoint(DEFAULT_METRICS)]
 
 
-def _network(method: MethodRun) -> str:
-    return plain(method.trainer.display) if is_given(method) else ""
+def measured(runs: Sequence[Runs], metric: Metric, sample: Sample | None) -> Cell:
+    """Of one setting, or the mean over several."""
+    lacking = dict.fromkeys(note for some in runs for note in notes.lacking(some, metric))
+    is_below = metric.name in RANKINGS and sample is not None and round(100 * sample.mean, Cell.decimals) < 50
+    return Cell(sample, tuple(lacking), flag=notes.BELOW_CHANCE if is_below else "")
 
 
 def _sorted(table: Table, by: Metric, runs: Mapping[Place, Runs], settings: Sequence[str]) -> Table:
     """All rows by one metric, best first, those without it last, equals by name; the table itself if none has it."""
-    standings = ranking.standings(runs, [row.method for row in table.rows], settings, by)
-    if not standings:
+    found = standings(runs, [row.method for row in table.rows], settings, by)
+    if not found:
         return table
     last = (len(settings), 0.0)
-    rows = sorted(table.rows, key=lambda row: (*standings.get(row.method, last), row.name))
-    return replace(table, rows=rows, has_groups=False, notes=(ranking.sentence(by, settings), *table.notes))
+    rows = sorted(table.rows, key=lambda row: (*found.get(row.method, last), row.name))
+    return replace(table, rows=rows, has_groups=False, notes=(notes.sorting(by, settings), *table.notes))
 
 
-def _cell(title: str, runs: Sequence[Runs | None], metric: Metric, sample: Sample | None, twin: str) -> Cell:
-    known = [some for some in runs if some is not None]
-    if len(known) < len(runs):
-        where = "this" if len(runs) == 1 else "every"
-        return Cell(remarks=(f"not run in {where} setting",), setting=title)
-    return replace(measured(known, metric, sample), setting=title, twin=twin)
+def standings(
+    runs: Mapping[Place, Runs], methods: Iterable[str], settings: Sequence[str], metric: Metric
+) -> dict[str, tuple[int, float]]:
+    """How many settings a method lacks, and its mean over the others: less is better. None of methods without a number.
+
+    Means over different settings do not compare: who has more is first.
+    """
+    samples = Samples(runs, [metric], images=False)
+    sign = -1 if metric.higher_is_better else 1
+    found = {}
+    for method in methods:
+        known = [setting for setting in settings if samples.of(method, [setting], metric) is not None]
+        sample = samples.of(method, known, metric) if known else None  # as a column of averages would print it
+        if sample is not None:
+            found[method] = (len(settings) - len(known), sign * sample.mean)
+    return found
 
 
-def _letters(i: int) -> str:
-    return (_letters(i // 26 - 1) if i >= 26 else "") + chr(ord("a") + i % 26)
+def averages(runs: Mapping[Place, Runs], settings: Sequence[str], groups: Groups | None = None) -> dict[str, list[str]]:
+    """Titles and the settings that a mean is taken over; none where the settings differ in more than one thing.
+
+    `groups` are those of the suite, where it is at hand.
+    """
+    examples = examples_of(runs)
+    if _hold_out_one_domain_each(list(examples.values())):
+        return {AVERAGE: list(settings)}
+    if _differ_in_semantic_sets(list(examples.values())):
+        sets = {setting: examples[setting].config.setting.semantic for setting in settings}
+        named = groups if groups is not None else _groups_of(max(examples.values(), key=lambda each: each.written))
+        over = {
+            f"{AVERAGE} ({name})": [setting for setting in settings if sets[setting] in members]
+            for name, members in sorted(named.items())
+        }
+        several = [(title, some) for title, some in over.items() if len(some) > 1]
+        shown = dict(sorted(several, key=lambda each: settings.index(each[1][0])))  # as their settings stand
+        return shown if list(settings) in shown.values() else {**shown, AVERAGE: list(settings)}
+    return {}
+
+
+def _hold_out_one_domain_each(examples: Sequence[Result]) -> bool:
+    if len(examples) < 2 or any(len(each.held_out) != 1 for each in examples):
+        return False
+    rest = {replace(each.config.setting, covariate="") for each in examples}
+    return len(rest) == 1 and len({each.held_out for each in examples}) == len(examples)
+
+
+def _differ_in_semantic_sets(examples: Sequence[Result]) -> bool:
+    sets = {each.config.setting.semantic for each in examples}
+    rest = {replace(each.config.setting, semantic="") for each in examples}
+    return len(rest) == 1 and len(sets) == len(examples) > 1 and NONE not in sets
+
+
+def _groups_of(result: Result) -> Groups:
+    """As the file of a suite of ours names them today; of a user's suite, whose file may lie anywhere, as it ran."""
+    if result.suite in suites.suite_files():
+        try:
+            return suites.load(result.suite, result.preset).contents.groups
+        except UserError:  # a table is of results, and a file that was broken since must not stand in its way
+            pass
+    return result.config.suite.groups
+
+
+class Samples:
+    """A sample of each number: its values by seed, and how they vary with images.
+
+    Raw scores are read once for each setting, and when they are first asked for.
+    """
+
+    def __init__(self, runs: Mapping[Place, Runs], metrics: Collection[Metric], images: bool = True) -> None:
+        """`images=False` reads no raw scores: seeds alone count."""
+        self.metrics = [metric.name for metric in metrics if metric.name in METRICS]
+        self.images = images
+        # One number of draws for all settings, so that a mean over settings has draws too.
+        self.draws = DRAWS if any(len(some.ok) == 1 for some in runs.values()) else FEWER
+        self.runs: dict[str, dict[str, Runs]] = {}
+        for (method, setting), some in runs.items():
+            self.runs.setdefault(setting, {})[method] = some
+        self.columns: dict[str, dict[str, Column]] = {}
+
+    def of(self, method: str, settings: Sequence[str], metric: Metric) -> Sample | None:
+        """Of a setting, or the mean over several; None if there is no number, or none under a seed that all have."""
+        own = [self._column(setting, metric).samples.get(method) for setting in settings]
+        known = [sample for sample in own if sample is not None]
+        if len(known) < len(own):
+            return None
+        if len({sample.content for sample in known}) == 1:  # or one network on the same images, whatever the setting
+            return known[0]
+        columns = [Column(metric, {method: sample}) for sample in known]
+        return statistics.average(columns).samples.get(method)
+
+    def _column(self, setting: str, metric: Metric) -> Column:
+        if setting not in self.columns:
+            runs = self.runs[setting]
+            self.columns[setting] = statistics.columns(runs, self.metrics, self.draws, images=self.images)
+        return self.columns[setting][metric.name]

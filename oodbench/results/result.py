@@ -18,8 +18,9 @@ from oodbench import digests
 from oodbench.config import identity
 from oodbench.config.cards import BUDGET
 from oodbench.config.recipe import Recipe
-from oodbench.config.registry import LABELS, changed_words
+from oodbench.config.registry import changed_words
 from oodbench.config.schema import Misfit, conform, spell
+from oodbench.config.shipped import LABELS
 from oodbench.config.suite import Contents, Setting, Suite
 from oodbench.results import schema_2, summary
 from oodbench.results.given_run import GivenRun as GivenRun
@@ -69,6 +70,11 @@ class MethodRun:
     def changed(self) -> list[str]:
         """Its changed hyperparameters, as its label has them, with a budget of labels and a set of outliers."""
         return changed_words(self.name, {each.name: self.shown(each) for each in (self.trainer, self.scorer)})
+
+    def word(self, component: str, key: str, value: Any) -> str:
+        """One hyperparameter, as the label of the method has it: `k=5`, or `knn.k=5` of a pair."""
+        (word,) = changed_words(self.name, {component: {key: value}})
+        return word
 
     def shown(self, component: ComponentRun) -> dict[str, Any]:
         """What the names of rows say of its trainer or scorer."""

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from oodbench.config.cards import READS, Card, load_class, read_cards
-from oodbench.config.registry import DETECTION_OTHER, read_method
+from oodbench.config.registry import read_method
+from oodbench.config.shipped import DETECTION_OTHER
 from oodbench.errors import UserError
 from oodbench.running.mistakes import in_words
 from oodbench.testing import scorer_rules, trainer_rules

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 from made_results import a_result
-from page_data import REFERENCE, chunks_of, some_of
+from page_data import COMMAND, REFERENCE, chunks_of, some_of
 from result_files import sealed
 
 import oodbench
@@ -50,7 +50,9 @@ def results(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(results, tmp_path_factory):
-    return site.make(Reading(results, {}), tmp_path_factory.mktemp("site"), title=f"Digits {EVIL}").path
+    return site.make(
+        Reading(results, {}), tmp_path_factory.mktemp("site"), title=f"Digits {EVIL}", command=COMMAND
+    ).path
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,7 @@ def folder(results, tmp_path_factory):
     """The same as a folder with its data beside it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(site, "ONE_FILE", 5)
-        return site.make(Reading(results, {}), tmp_path_factory.mktemp("site")).path
+        return site.make(Reading(results, {}), tmp_path_factory.mktemp("site"), command=COMMAND).path
 
 
 @pytest.mark.parametrize("kind", ["page", "folder"])

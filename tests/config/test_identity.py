@@ -2,7 +2,7 @@
 
 import pytest
 
-from oodbench.config import identity
+from oodbench.config import identity, shipped
 from oodbench.config.cards import catalogue
 from oodbench.config.definitions import Code
 from oodbench.config.identity import Locked
@@ -15,6 +15,16 @@ def test_every_shipped_component_is_listed_with_the_code_it_has():
     assert locked.keys() == shipped.keys()
     unlisted = [name for name, digest in shipped.items() if digest not in locked[name].digests]
     assert not unlisted, f"{', '.join(unlisted)}: changed; see benchmarks/fidelity/identity.py"
+
+
+def test_the_facts_that_tables_read_are_those_of_the_method_files():
+    """A failure means: run benchmarks/fidelity/identity.py --same."""
+    cards = Registry().cards
+    assert shipped.FACTS.read_text(encoding="utf-8") == shipped.written(cards.values())
+    without_paper = {name for name, each in shipped.facts().items() if each.paper is None}
+    assert without_paper == {"bn-adapt"}, "the first sentence of a method file cites its paper"
+    rmd = shipped.facts()["rmd"].paper
+    assert (rmd.authors, rmd.venue, rmd.year) == ("J. Ren et al.", "arXiv 2106.09022", "2021")
 
 
 def test_listed_code_counts_by_its_version_and_other_code_by_its_digest(monkeypatch):

@@ -18,7 +18,7 @@ from oodbench.learning.batches import Batch
 from oodbench.learning.networks import Classifier
 from oodbench.learning.outputs import forward
 from oodbench.methods.vos import WeightedEnergy, least_likely
-from oodbench.report.groups import whole_group
+from oodbench.report.labels import whole_group
 from oodbench.testing.toy_problem import toy
 from oodbench.torchvision_import import import_with_torchvision
 

@@ -12,7 +12,7 @@ from made_results import a_result
 from PIL import Image
 
 import oodbench as package
-from oodbench.report import difference_tables
+from oodbench.report import differences
 from oodbench.report.differences import RECORDS, compare
 from oodbench.results.folder import read_folder
 from oodbench.results.metrics import Scored, evaluate
@@ -190,7 +190,7 @@ def test_a_part_without_a_semantic_set_shows_accuracies(folder):
     results = [replace(r, metrics={"id_acc": r.metrics["id_acc"]}) for r in read_folder(folder)[0]]
     (comparison,) = compare(results)
     assert [metric.name for metric in comparison.metrics] == ["id_acc"]
-    assert difference_tables.tables(comparison)[0].metrics == comparison.metrics
+    assert differences.tables(comparison)[0].metrics == comparison.metrics
 
 
 WRONG = [

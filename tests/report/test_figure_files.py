@@ -12,8 +12,7 @@ from PIL import Image
 
 import oodbench as package
 from oodbench.errors import UserError
-from oodbench.report import figures
-from oodbench.report.figures import words
+from oodbench.report import figures, labels
 from oodbench.report.figures.studies import NotDrawn, studies
 from oodbench.results.folder import read_folder
 
@@ -139,11 +138,11 @@ def test_results_that_were_read_from_no_file_have_no_scores_to_draw():
 
 
 def test_names_are_words():
-    assert words.in_words("jpeg_compression") == "JPEG compression"
-    assert words.in_words("art_painting") == "art painting" and words.in_words("street-digits") == "street digits"
+    assert labels.in_words("jpeg_compression") == "JPEG compression"
+    assert labels.in_words("art_painting") == "art painting" and labels.in_words("street-digits") == "street digits"
 
     made = a_result("pacs", "erm", "covariate=sketch", made={"suite": "pacs", "setting": {"covariate": "sketch"}})
-    assert words.setting_name(made) == "sketch"  # a domain has no severity
+    assert labels.setting_name(made) == "sketch"  # a domain has no severity
     ran = replace(a_result(config=config(setting={"pi_c": 0.1, "severity": 5})), preset="smoke")
-    assert words.setting_name(ran) == "unseen digits, Gaussian noise of severity 5, π_c = 0.1"
-    assert words.suite_in_words(ran) == "Digits-C (preset smoke)"
+    assert labels.setting_name(ran) == "unseen digits, Gaussian noise of severity 5, π_c = 0.1"
+    assert labels.suite_in_words(ran) == "Digits-C (preset smoke)"

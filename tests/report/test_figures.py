@@ -14,6 +14,7 @@ from made_results import a_result
 from PIL import Image
 from result_files import change
 
+from oodbench.api import network_of
 from oodbench.config import suite as suites
 from oodbench.report import figures
 from oodbench.report.figures import energies, features, style
@@ -41,7 +42,7 @@ def result(method="msp", seed=0, setting="svhn", group=DETECTION, pi_c=0.5, marg
 
 
 def drawn(name, found, methods=(), setting=0):
-    return figures.draw(name, studies(found, [])[setting], methods, PAIR)
+    return figures.draw(name, studies(found, [])[setting], methods, PAIR, networks=network_of)
 
 
 def curve(axes, label):
@@ -239,7 +240,7 @@ def test_out_share_computed_again_is_what_the_selection_noted(folder):
     sweep = margin_figure._longest_sweep(study, [])
     assert sweep.method == "scone" and list(sweep.runs) == [0.0, -2.0, -10.0]
     (noted,) = margin_figure._recorded_choices(sweep.automatic)
-    (repeated,) = margin_figure._recomputed_choices(sweep.runs)
+    (repeated,) = margin_figure._recomputed_choices(sweep.runs, network_of)
     assert repeated.shares == {m: noted.shares[m] for m in (0.0, -2.0, -10.0)}
     drawing = drawn("margin", [r for r in found if r.method != "scone,margin=auto"], setting=0)
     assert "recomputed from the stored weights" in drawing.caption and not drawing.remarks

@@ -8,10 +8,11 @@ import pytest
 from command_line import assert_done, assert_refused, oodbench, plot
 from made_results import DETECTION, a_given_result, a_result, given_contents, given_run, with_scores
 
-from oodbench.config.registry import YOUR_NETWORK
+from oodbench.api import network_of
+from oodbench.config.shipped import YOUR_NETWORK
 from oodbench.config.suite import NONE
 from oodbench.errors import UserError
-from oodbench.report import comparison, difference_tables, differences, figures, layouts, render
+from oodbench.report import comparison, differences, figures, layouts, render
 from oodbench.report.figures.studies import NotDrawn, studies
 from oodbench.report.tables import build
 from oodbench.results.folder import read_folder
@@ -193,7 +194,7 @@ def test_msp_is_the_baseline_where_there_is_no_erm(tmp_path):
     assert (compared.baseline, compared.others) == ("msp", ["knn"])
     assert [metric.name for metric in compared.metrics] == ["id_acc", "fpr95", "auroc"]
     assert compared.note("others", "auroc", "knn") == ""  # nothing was trained, and nothing is left out
-    (table,) = difference_tables.tables(compared)
+    (table,) = differences.tables(compared)
     assert headings(table) == ["Baseline", "Your network: distances"] and not table.marks
     with pytest.raises(UserError, match="no result here has covariate_acc to compare; choose another metric"):
         differences.compare(scored_networks(tmp_path), metrics=["covariate_acc"])
@@ -225,7 +226,7 @@ def test_figures_are_drawn_as_far_as_the_sets_go_and_the_rest_is_said(folder):
     for study in studies(read_folder(folder)[0], ()):
         for name in figures.FIGURES:
             try:
-                drawn[f"{study.suite}/{name}"] = figures.draw(name, study, (), ("woods", "scone"))
+                drawn[f"{study.suite}/{name}"] = figures.draw(name, study, (), ("woods", "scone"), networks=network_of)
             except NotDrawn as reason:
                 reasons.append(f"{study.suite} / {study.setting}: no {name}: {reason}")
     energies = [f"net-{sets}/energies" for sets in ("others-snow", "others-none", "none-snow")]

@@ -11,7 +11,7 @@ import pytest
 from command_line import oodbench as command
 from command_line import python
 from made_results import a_given_result, a_result, with_scores
-from page_data import REFERENCE, chunks_beside, chunks_of, some_of
+from page_data import COMMAND, REFERENCE, chunks_beside, chunks_of, some_of
 
 import oodbench
 from oodbench.errors import UserError
@@ -56,7 +56,7 @@ def ledger_of(folder):
 
 
 def made(results, out, **asked):
-    return chunks_of(site.make(Reading(list(results), {}), out, **asked).path)
+    return chunks_of(site.make(Reading(list(results), {}), out, **asked, command=COMMAND).path)
 
 
 def measured(folder, methods=("scone", "erm"), seeds=(0, 1, 2), **fields):
@@ -162,7 +162,7 @@ def test_of_more_than_forty_methods_only_the_baseline_and_the_best_are_compared_
 def test_the_same_results_give_the_same_bytes_wherever_they_lie_and_in_whatever_order(digits, page, tmp_path):
     shutil.copytree(digits, tmp_path / "elsewhere")
     reading = folders.read([tmp_path / "elsewhere"])
-    again = site.make(replace(reading, results=reading.results[::-1]), tmp_path / "site")
+    again = site.make(replace(reading, results=reading.results[::-1]), tmp_path / "site", command=COMMAND)
     assert again.path.read_bytes() == page.read_bytes()
     assert again.size == page.stat().st_size
 
@@ -184,7 +184,7 @@ def test_what_others_wrote_cannot_become_part_of_the_page(tmp_path):
     result = a_result(method="evil", made={"display": evil, "group": f"<img src=x>{evil}"}, setting="unseen-digits",
                       metrics={"auroc": 0.5}, notes={"not_converged": evil}, status="ok")  # fmt: skip
     broken = a_result(method="woods", status="failed", error=evil, metrics={})
-    out = site.make(Reading([result, broken], {}), tmp_path, title=f"</title>{evil}&")
+    out = site.make(Reading([result, broken], {}), tmp_path, title=f"</title>{evil}&", command=COMMAND)
     text = out.path.read_text("utf-8")
     assert "alert(1)" not in text.replace("&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;", "")
     assert text.count("<script>") == 1 and "<title>&lt;/title&gt;" in text
@@ -268,14 +268,14 @@ def test_more_results_than_one_file_should_hold_lie_beside_the_page(digits, tmp_
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "mine.js").write_text("var mine;")
     (tmp_path / "data" / "board-0-00000000.js").write_text('oodbenchChunk("board-0","old");\n')
-    made_page = site.make(folders.read([digits]), tmp_path)
+    made_page = site.make(folders.read([digits]), tmp_path, command=COMMAND)
     files = sorted(path.name for path in (tmp_path / "data").iterdir())
     assert "mine.js" in files and "board-0-00000000.js" not in files and made_page.files == len(files)
     (tmp_path / "data" / "mine.js").unlink()
     beside, inside = chunks_beside(made_page.path), chunks_of(made_page.path)
     assert inside.keys() == {"index"} and inside["index"]["files"].keys() == beside.keys()
     assert all((tmp_path / file).is_file() for file in inside["index"]["files"].values())
-    single = site.make(folders.read([digits]), tmp_path, single=True)
+    single = site.make(folders.read([digits]), tmp_path, single=True, command=COMMAND)
     assert chunks_of(single.path).keys() == {"index", *beside}
     assert single.files == 1 and not (tmp_path / "data").exists()
 

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 from made_results import a_result, method_run
 
-from oodbench.report.cells import seeds_in_words
-from oodbench.report.figures import words
-from oodbench.report.names import method_name, network_name
+from oodbench.report.labels import method_name, network_name
+from oodbench.report.notes import seeds_in_words
 from oodbench.report.render import render
 from oodbench.report.tables import build
 from oodbench.results.result import EpochAccuracies
@@ -133,9 +132,9 @@ def test_three_or_more_consecutive_seeds_are_folded_into_a_range(seeds, expected
 
 def test_tables_and_figures_spell_a_method_alike():
     run = method_run("scone,margin=-2", changed={"margin": -2})
-    assert method_name(run) == "SCONE (η = −2)" and words.method_name is method_name
+    assert method_name(run) == "SCONE (η = −2)"
     pair = replace(
         run, name="scone+knn", display="SCONE + KNN", scorer=replace(run.scorer, name="knn", changed={"k": 5})
     )
     assert method_name(pair) == "SCONE + KNN (η = −2, knn.k=5)"
-    assert network_name(pair) == "SCONE (η = −2)" and words.network_name is network_name
+    assert network_name(pair) == "SCONE (η = −2)"

@@ -10,11 +10,9 @@ from command_line import assert_done, assert_refused, oodbench, terminal
 from made_results import a_result, method_run
 
 import oodbench as package
-from oodbench.report.groups import by_paper
+from oodbench.report.labels import by_paper, row_names, setting_in_words
 from oodbench.report.layouts import assemble
-from oodbench.report.names import row_names
 from oodbench.report.render import ENDINGS, render
-from oodbench.report.spelling import setting_in_words
 from oodbench.report.tables import build
 from oodbench.results.stored import LOCK, write
 

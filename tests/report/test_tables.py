@@ -17,7 +17,8 @@ from made_results import a_result, config
 
 from oodbench.config import suite as suites
 from oodbench.config.cards import READS
-from oodbench.config.registry import DETECTION_BY, DETECTION_OTHER, Registry
+from oodbench.config.registry import Registry
+from oodbench.config.shipped import DETECTION_BY, DETECTION_OTHER
 from oodbench.errors import UserError
 from oodbench.report.render import render
 from oodbench.report.tables import build
@@ -312,8 +313,8 @@ def test_csv_and_json_give_the_same_records_at_full_precision():
     tables = build(results, ["auroc"])
     records = json.loads(render(tables, "json"))
     assert records[0] == {
-        "suite": "digits-c", "setting": "b", "group": LOGITS, "method": "msp", "metric": "auroc",
-        "mean": None, "low": None, "high": None, "interval": None, "seeds": 0, "note": "not run in this setting",
+        "suite": "digits-c", "setting": "b", "group": LOGITS, "method": "msp", "name": "MSP", "metric": "auroc",
+        "mean": None, "low": None, "high": None, "interval": None, "seeds": 0, "mark": None, "note": "not run in this setting",
     }  # fmt: skip
     assert records[1]["mean"] == (third + rest) / 2 and records[1]["seeds"] == 2
     assert records[1]["interval"] == "seeds" and records[1]["note"] is None
@@ -325,7 +326,7 @@ def test_csv_and_json_give_the_same_records_at_full_precision():
     for row, record in zip(read, records, strict=True):
         for name in ("mean", "low", "high"):
             row[name] = float(row[name]) if row[name] else None
-        texts = {name: record[name] or "" for name in ("note", "interval")}
+        texts = {name: record[name] or "" for name in ("note", "interval", "mark")}
         assert row == record | texts | {"seeds": str(record["seeds"])}
 
 

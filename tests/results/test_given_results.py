@@ -11,7 +11,7 @@ import pytest
 from made_results import a_given_result, a_result, given_contents, given_run, with_scores
 
 import oodbench
-from oodbench.config.registry import GROUPS, YOUR_NETWORK
+from oodbench.config.shipped import GROUPS, YOUR_NETWORK
 from oodbench.config.suite import NONE, Setting, Suite
 from oodbench.errors import UserError
 from oodbench.results import resampling, statistics

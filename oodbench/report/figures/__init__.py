@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from oodbench.errors import UserError, unknown
 
 if TYPE_CHECKING:
-    from oodbench.report.figures.studies import Drawing, Study
+    from oodbench.report.figures.studies import Drawing, Load, Study
     from oodbench.results.result import Result
 
 FIGURES = {
@@ -56,22 +56,26 @@ def draw(
     compared: Sequence[str] = tuple(COMPARED.split(",")),
     width: float = WIDTHS["text"],
     is_titled: bool = False,
+    networks: "Load | None" = None,
 ) -> "Drawing":
-    """One of FIGURES. `methods` restricts it, if any are given; `compared` stand beside each other if none are."""
+    """One of FIGURES. `methods` restricts it, if any are given; `compared` stand beside each other if none are.
+
+    `networks` loads the trained network of a result, for figures of features.
+    """
     from oodbench.report.figures import style
     from oodbench.report.figures.studies import Asked, NotDrawn
 
     if name in OF_TRAININGS and study.is_given:
         raise NotDrawn("it shows how a training went, and these networks were given")
     with style.applied():
-        asked = Asked(methods, compared, width, is_titled)
+        asked = Asked(methods, compared, width, is_titled, networks)
         drawing: Drawing = import_module(f"{__name__}.{name}").draw(study, asked)
     return drawing
 
 
 def draw_first(
     name: str, results: "Sequence[Result]", methods: Sequence[str], suite: str | None, setting: str | None,
-    width: str | float, is_titled: bool | None,
+    width: str | float, is_titled: bool | None, networks: "Load",
 ) -> "Drawing":  # fmt: skip
     """The figure of the first suite and setting that allow it; with a title, unless said, where there are several."""
     from oodbench.report.figures.studies import NotDrawn, studies
@@ -93,7 +97,7 @@ def draw_first(
     for study in several:
         titled = len(several) > 1 if is_titled is None else is_titled
         try:
-            return draw(name, study, methods, width=width_in_inches(width), is_titled=titled)
+            return draw(name, study, methods, width=width_in_inches(width), is_titled=titled, networks=networks)
         except NotDrawn as reason:
             reasons.append(f"no {name} figure for {study.suite} / {study.setting}: {reason}")
     raise UserError(reasons[0] if reasons else f"no results of suite '{suite}' in setting '{setting}'")

@@ -8,8 +8,7 @@ from matplotlib.figure import Figure
 from oodbench.report.differences import Comparison
 from oodbench.report.figures import style
 from oodbench.report.figures.studies import Drawing
-from oodbench.report.figures.words import method_name, metric_name, setting_name
-from oodbench.report.tables import plain
+from oodbench.report.labels import method_name, metric_name, plain, setting_name
 from oodbench.results.metrics import Metric
 
 WIDTH, LEAST_WIDTH, ROW = 1.4, 3.25, 0.17  # inches of a panel, of the figure, and of a method

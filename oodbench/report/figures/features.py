@@ -18,7 +18,7 @@ FEATURE_ROWS = 500  # of each split; more only make t-SNE slow and its picture b
 def draw(study: Study, asked: Asked) -> Drawing:
     """Scores and t-SNE of penultimate features of the three test splits, methods beside each other."""
     chosen = beside_each_other(study, asked)
-    networks = networks_of(chosen)
+    networks = networks_of(chosen, asked.networks)
     parts = parts_of(chosen[0], tuple(SPLITS))
     import torch
 

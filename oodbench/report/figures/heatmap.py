@@ -17,7 +17,7 @@ from oodbench.report.figures.studies import (
     runs_by_method,
 )
 from oodbench.report.figures.style import SMALL, columns_that_fit, new_figure, panels_of
-from oodbench.report.figures.words import axis_title, in_words, listed, network_name, suite_in_words
+from oodbench.report.labels import axis_title, in_words, listed, network_name, suite_in_words
 from oodbench.results.metrics import METRICS
 from oodbench.results.result import Result
 

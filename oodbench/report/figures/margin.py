@@ -8,9 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from oodbench.data.parts import mixed_validation
-from oodbench.report.cells import summary
 from oodbench.report.figures.networks import networks_of, parts_of
-from oodbench.report.figures.studies import Asked, Drawing, NotDrawn, Study, runs_by_method, seeds_of, table_of
+from oodbench.report.figures.studies import Asked, Drawing, Load, NotDrawn, Study, runs_by_method, seeds_of, table_of
 from oodbench.report.figures.style import (
     SMALL,
     columns_that_fit,
@@ -21,9 +20,10 @@ from oodbench.report.figures.style import (
     new_figure,
     panels_of,
 )
-from oodbench.report.figures.words import axis_title, method_name, metric_name
-from oodbench.report.tables import Table
+from oodbench.report.labels import axis_title, method_name, metric_name
+from oodbench.report.model import Cell, Table
 from oodbench.results.result import MethodRun, Result
+from oodbench.results.samples import Sample
 
 MARGIN = "margin"  # the hyperparameter
 AUTOMATIC = "auto"  # its value where a run chooses one itself
@@ -64,7 +64,7 @@ def draw(study: Study, asked: Asked) -> Drawing:
     labels = {each[0].method: _printed(margin) for margin, each in sweep.runs.items()}
     table = table_of({each[0].method: each for each in sweep.runs.values()})
     table = replace(table, rows=[replace(row, heads=(f"η = {labels[row.method]}",)) for row in table.rows])
-    choices, how, remarks = _choices(sweep)
+    choices, how, remarks = _choices(sweep, asked.networks)
     method = sweep.display
     shown = [panel for panel in PANELS if any(metric.name in panel for metric in table.metrics)]
     count = len(shown) + bool(choices)
@@ -128,13 +128,13 @@ def _spelled(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _choices(sweep: Sweep) -> tuple[list[MarginChoice], str, list[str]]:
+def _choices(sweep: Sweep, load: Load | None) -> tuple[list[MarginChoice], str, list[str]]:
     """How a margin is chosen, one for each seed, where that comes from, and why there are none."""
     recorded = _recorded_choices(sweep.automatic)
     if recorded:
         return recorded, "as recorded by the runs that chose the margin", []
     try:
-        return _recomputed_choices(sweep.runs), "recomputed from the stored weights", []
+        return _recomputed_choices(sweep.runs, load), "recomputed from the stored weights", []
     except NotDrawn as reason:
         return [], "", [f"without out%: {reason}"]
 
@@ -166,10 +166,10 @@ def _recorded_choices(automatic: Sequence[Result]) -> list[MarginChoice]:
     ]
 
 
-def _recomputed_choices(runs: dict[float, list[Result]]) -> list[MarginChoice]:
+def _recomputed_choices(runs: dict[float, list[Result]], load: Load | None) -> list[MarginChoice]:
     """From the networks that were trained one by one, seed by seed."""
     flat = [(margin, result) for margin, each in runs.items() for result in each]
-    networks = networks_of([result for _, result in flat])
+    networks = networks_of([result for _, result in flat], load)
     import torch
 
     from oodbench.learning.tuning import after_largest_drop, flagged_share
@@ -191,7 +191,7 @@ def _recomputed_choices(runs: dict[float, list[Result]]) -> list[MarginChoice]:
 def _draw_choices(above: Sequence[Axes], below: Axes, choices: Sequence[MarginChoice], margins: list[float]) -> None:
     seen = [m for m in margins if any(m in each.shares for each in choices)]
     shares = [[each.shares[m] for each in choices if m in each.shares] for m in seen]
-    cells = [summary(dict(enumerate(s))) for s in shares]
+    cells = [Cell(Sample(dict(enumerate(s)))) for s in shares]
     draw_line(below, [margins.index(m) for m in seen], cells, 3, "out%")
     below.set_ylabel("out% of mixed validation")
     below.set_ylim(0, 130 * max(share for each in shares for share in each) or 1)

@@ -8,7 +8,7 @@ from oodbench.config import suite as suites
 from oodbench.config.schema import Misfit
 from oodbench.data.parts import Parts, build_parts
 from oodbench.errors import UserError
-from oodbench.report.figures.studies import NotDrawn
+from oodbench.report.figures.studies import Load, NotDrawn
 from oodbench.results.result import Result
 
 if TYPE_CHECKING:
@@ -42,15 +42,15 @@ def parts_of(result: Result, used: Sequence[str]) -> Parts:
     return parts
 
 
-def networks_of(chosen: Sequence[Result]) -> "list[Classifier]":
+def networks_of(chosen: Sequence[Result], load: Load | None) -> "list[Classifier]":
     """The trained network of each result."""
-    from oodbench.running import trained
-
+    if load is None:
+        raise NotDrawn("it needs networks, and nothing loads them here")
     with reasons("needs the images again"):
         for result in chosen:
             if result.config.given is None:  # of which no suite file speaks
                 check(result)
     try:
-        return [trained.of(result).model for result in chosen]
+        return [load(result) for result in chosen]
     except UserError as error:
         raise NotDrawn(str(error)) from None

@@ -19,8 +19,7 @@ from oodbench.report.figures.studies import (
     runs_by_method,
 )
 from oodbench.report.figures.style import BLACK, LINES, look, new_figure, panels_of
-from oodbench.report.figures.words import axis_title, listed
-from oodbench.report.groups import CONTROLS
+from oodbench.report.labels import CONTROLS, axis_title, listed
 from oodbench.results.metrics import METRICS
 from oodbench.results.result import Result
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from oodbench.report.evidence import DRAWS, FEWER
 from oodbench.report.figures.studies import (
     Asked,
     Drawing,
@@ -17,7 +16,8 @@ from oodbench.report.figures.studies import (
     runs_by_method,
 )
 from oodbench.report.figures.style import BLUE, SMALL, VERMILION, new_figure, panels_of
-from oodbench.report.figures.words import listed, method_name, metric_name, network_name
+from oodbench.report.labels import listed, method_name, metric_name, network_name
+from oodbench.report.tables import DRAWS, FEWER
 from oodbench.results import samples, statistics
 from oodbench.results.measurement import last_runs
 from oodbench.results.metrics import METRICS, Metric

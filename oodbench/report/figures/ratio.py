@@ -24,7 +24,7 @@ from oodbench.report.figures.style import (
     new_figure,
     panels_of,
 )
-from oodbench.report.figures.words import axis_title
+from oodbench.report.labels import axis_title
 from oodbench.results.metrics import METRICS
 from oodbench.results.result import Result
 

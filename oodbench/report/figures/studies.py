@@ -1,23 +1,28 @@
 """What a figure is drawn from: which results of a folder, and which of their runs."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from matplotlib.figure import Figure
 
 from oodbench.config.suite import NONE, Setting
-from oodbench.report import tables
-from oodbench.report.figures import words
-from oodbench.report.groups import by_paper
-from oodbench.report.tables import Table
+from oodbench.report import labels, tables
+from oodbench.report.labels import by_paper
+from oodbench.report.model import Table
 from oodbench.results.result import Result
+
+if TYPE_CHECKING:
+    from oodbench.learning.networks import Classifier
 
 
 class NotDrawn(Exception):
     """Why a folder's results do not make this figure, and what would."""
+
+
+Load = Callable[[Result], "Classifier"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,7 @@ class Asked:
     compared: Sequence[str] = ()  # stand beside each other if none are
     width: float = 6.75  # inches
     is_titled: bool = False
+    networks: Load | None = None  # loads the trained network of a result
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ class Study:
     @property
     def words(self) -> str:
         """Suite and setting, as a caption names them."""
-        return f"{words.suite_in_words(self.results[-1])}, {words.setting_name(self.results[-1])}"
+        return f"{labels.suite_in_words(self.results[-1])}, {labels.setting_name(self.results[-1])}"
 
     @property
     def when(self) -> str:
@@ -189,7 +195,7 @@ def table_of(runs: dict[str, list[Result]], metrics: Sequence[str] | None = None
 
 
 def printed_name(result: Result) -> str:
-    return words.method_name(result.config.method)
+    return labels.method_name(result.config.method)
 
 
 def seeds_of(table: Table) -> str:

@@ -19,11 +19,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from oodbench.config import shipped
 from oodbench.config.suite import NONE
-from oodbench.report import tables
 from oodbench.report.figures.studies import Asked, Drawing, Study
-from oodbench.report.figures.words import in_words, shift_name
-from oodbench.report.tables import Cell
+from oodbench.report.labels import in_words, plain, shift_name
+from oodbench.report.model import Cell
 from oodbench.results.result import Result
 
 # The colors of Okabe and Ito, which color-blind readers tell apart, dark ones first.
@@ -32,7 +32,7 @@ BLACK, BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = (
 )  # fmt: skip
 LINES = [(BLUE, "o", "-"), (VERMILION, "^", "--"), (GREEN, "s", "-."), (BLACK, "D", ":"), (PURPLE, "v", (0, (5, 1))),
          (ORANGE, "P", (0, (3, 1, 1, 1, 1, 1))), (SKY, "X", (0, (1, 1)))]  # fmt: skip
-GROUPS = dict(zip(tables.GROUPS, [(BLUE, "o", "none"), (GREEN, "s", "none"), (VERMILION, "^", "full")], strict=True))
+GROUPS = dict(zip(shipped.GROUPS, [(BLUE, "o", "none"), (GREEN, "s", "none"), (VERMILION, "^", "full")], strict=True))
 # color, line, hatch and marker of each test split
 SPLITS = {
     "id": (BLUE, "-", "", "o"),
@@ -103,7 +103,7 @@ def blank_figure(width: float, height: float, title: str = "") -> Figure:
     figure = Shown(figsize=(width, height + (0.25 if title else 0)), layout="constrained")
     FigureCanvasAgg(figure)
     if title:
-        figure.suptitle(fill(tables.plain(title), int(14 * width)))
+        figure.suptitle(fill(plain(title), int(14 * width)))
     return figure
 
 

@@ -18,9 +18,8 @@ from oodbench.report.figures.studies import (
     table_of,
 )
 from oodbench.report.figures.style import BLACK, GROUPS, new_figure, panels_of, percent
-from oodbench.report.figures.words import axis_title, method_name
-from oodbench.report.groups import whole_group
-from oodbench.report.tables import Table
+from oodbench.report.labels import axis_title, method_name, whole_group
+from oodbench.report.model import Table
 from oodbench.results.metrics import METRICS
 from oodbench.results.result import Result
 

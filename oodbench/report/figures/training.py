@@ -20,7 +20,7 @@ from oodbench.report.figures.studies import (
     runs_by_method,
 )
 from oodbench.report.figures.style import LINES, columns_that_fit, look, new_figure, panels_of
-from oodbench.report.figures.words import in_words, listed
+from oodbench.report.labels import in_words, listed
 from oodbench.results.result import Result
 
 # What SCONE and WOODS note, in reading order; what stands on one side of zero is met.

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import oodbench
+from oodbench.report.labels import arrow
 from oodbench.report.page import details, leaderboard, pairs, papers, sweeps
 from oodbench.report.page.boards import Board, boards
 from oodbench.report.page.chunks import Chunk, chunk
+from oodbench.report.page.details import Command
 from oodbench.report.page.leaderboard import Standings, standings
-from oodbench.report.render.titles import arrow
 from oodbench.report.tables import DEFAULT_METRICS
 from oodbench.results.ledger import Ledger
 from oodbench.results.metrics import METRICS
 from oodbench.results.resampling import FAST
 from oodbench.results.selection import RULES, TRAINING_DOMAIN, check
-from oodbench.running.repeat import Files
 
 SCHEMA = 1
 ROWS = 64  # of a leaderboard, whose cells of one setting and seed are in one chunk
@@ -38,11 +38,12 @@ def page_data(
     title: str,
     selection: str | None = None,
     tell: Listener = lambda _: None,
+    *,
+    command: Command,
 ) -> PageData:
     """`selection` chooses checkpoints where domains are held out."""
     rule = selection or TRAINING_DOMAIN
     check(rule)
-    files = Files()
     made, chunks, listed = [], [], []
     for number, board in enumerate(boards(ledger)):
         tell(board.title)
@@ -52,7 +53,7 @@ def page_data(
         made.append(some)
         listed.append(_listed(number, board, plain, compared["baseline"]))
         chunks += [chunk(f"board-{number}", plain), chunk(f"pairs-{number}", compared)]
-        chunks += _cells(number, some, files)
+        chunks += _cells(number, some, command)
     tell("papers")
     chunks.append(chunk("papers", papers.data_of(made)))
     index = {
@@ -99,14 +100,14 @@ def _listed(number: int, board: Board, plain: dict[str, Any], baseline: int) -> 
     }
 
 
-def _cells(number: int, some: Standings, files: Files) -> Iterator[Chunk]:
+def _cells(number: int, some: Standings, command: Command) -> Iterator[Chunk]:
     """By column, seed and a few rows, so that two methods under one seed are mostly in one chunk."""
     for column, setting in enumerate(some.settings):
         groups: dict[tuple[int, int], dict[str, Any]] = {}
         for i, row in enumerate(some.rows):
             runs = some.runs.get((row.method, setting))
             for each in [] if runs is None else runs.measurements:
-                cell = details.data_of(each, files)
+                cell = details.data_of(each, command)
                 groups.setdefault((each.seed, i // ROWS), {})[str(i)] = cell
         for (seed, part), cells in sorted(groups.items()):
             yield chunk(f"cells-{number}-{column}-{seed}-{part}", cells)

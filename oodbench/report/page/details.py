@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +11,6 @@ from oodbench.results.measurement import Measurement
 from oodbench.results.metrics import METRICS
 from oodbench.results.result import Result, Unreadable, as_json
 from oodbench.results.stored import read_log, read_scores
-from oodbench.running.repeat import Files, command
 
 RECORDS = 200  # of a training, at most; of more, some are left out
 PANELS = {  # of training curves, by how the names of what was recorded end
@@ -29,10 +29,13 @@ SHOWN = (
 )  # fmt: skip
 
 
-def data_of(measurement: Measurement, files: Files) -> dict[str, Any]:
+Command = Callable[[Result], tuple[str, list[str]]]  # that would make a result again, and remarks on it
+
+
+def data_of(measurement: Measurement, command: Command) -> dict[str, Any]:
     result = measurement.result
     stored = json.loads(as_json(result))
-    words, remarks = command(result, files)
+    words, remarks = command(result)
     found: dict[str, Any] = {name: stored[name] for name in SHOWN if stored[name] not in (None, {}, [])}
     found |= {"metrics": _metrics(measurement), "command": words, "remarks": remarks}
     if measurement.problem is not None:

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from oodbench.report import tables
-from oodbench.report.averages import averages
-from oodbench.report.cells import Cell
+from oodbench.report.model import Cell, Row, Table
 from oodbench.report.page.boards import Board
-from oodbench.report.tables import Row, Table
 from oodbench.results import selection
 from oodbench.results.ledger import Place, in_order
 from oodbench.results.measurement import Runs
@@ -58,7 +56,7 @@ def standings(board: Board, rule: str) -> Standings:
     (table,) = tables.build(board.ledger, quick or list(tables.DEFAULT_METRICS), selection=rule)
     without = tables.build(board.ledger, slow, selection=rule, images=False)[0] if slow else None
     settings = in_order(runs)
-    columns = {setting: [setting] for setting in settings} | averages(runs, settings)
+    columns = {setting: [setting] for setting in settings} | tables.averages(runs, settings)
     return Standings(board, runs, table, without, settings, columns)
 
 

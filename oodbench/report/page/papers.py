@@ -10,11 +10,11 @@ from typing import Any
 from oodbench.report import comparison, layouts
 from oodbench.report import reported as sources
 from oodbench.report.beside import has_stand_ins, with_reported
-from oodbench.report.cells import Cell
+from oodbench.report.labels import title_of
+from oodbench.report.model import Cell, Entry, Table
 from oodbench.report.page.leaderboard import Standings
-from oodbench.report.render.titles import title_of
 from oodbench.report.reported import FULL_SIZE
-from oodbench.report.tables import DEFAULT_METRICS, Entry, Table
+from oodbench.report.tables import DEFAULT_METRICS
 from oodbench.report.verdicts import STATUSES, Verdict, cells_judged
 
 

@@ -10,6 +10,7 @@ from oodbench.files import CannotWrite, write_text
 from oodbench.report.page import folders
 from oodbench.report.page.chunks import Chunk, chunk
 from oodbench.report.page.data import Listener, PageData, page_data
+from oodbench.report.page.details import Command
 from oodbench.report.page.document import GENERATOR, document
 from oodbench.results.folder import Reading
 from oodbench.results.ledger import Ledger
@@ -37,12 +38,17 @@ def make(
     title: str | None = None,
     selection: str | None = None,
     tell: Listener = lambda _: None,
+    *,
+    command: Command,
 ) -> Site:
-    """The page of results, `index.html` in a folder. What else is there stays, but for data of an earlier page."""
+    """The page of results, `index.html` in a folder. What else is there stays, but for data of an earlier page.
+
+    `command` says how a result is made again.
+    """
     page = out / "index.html"
     named = checked_title(title)
     _check_out(out, page)
-    data = page_data(Ledger(reading.results, reading.problems), named, selection, tell)
+    data = page_data(Ledger(reading.results, reading.problems), named, selection, tell, command=command)
     beside = [] if single or data.results <= ONE_FILE else data.chunks
     inside = [] if beside else data.chunks
     text = document(named, inside, _index(data, beside))
@@ -58,15 +64,16 @@ def make(
 
 
 def report(
-    results: str | Path | Sequence[str | Path] = "results",
-    out: str | Path = "site",
-    single: bool = False,
-    title: str | None = None,
-    selection: str | None = None,
+    results: str | Path | Sequence[str | Path],
+    out: str | Path,
+    single: bool,
+    title: str | None,
+    selection: str | None,
+    command: Command,
 ) -> Path:
     """What `oodbench report` does, silently: the path of the page."""
     named = [results] if isinstance(results, (str, Path)) else list(results)
-    return make(folders.read([Path(each) for each in named]), Path(out), single, title, selection).path
+    return make(folders.read([Path(each) for each in named]), Path(out), single, title, selection, command=command).path
 
 
 def checked_title(title: str | None) -> str:

@@ -1,22 +1,39 @@
 """Tables in, text out: for a terminal, Markdown, LaTeX, HTML, CSV or JSON."""
 
-from collections.abc import Callable
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from oodbench.errors import unknown
+from oodbench.report.model import COLUMNS, Table, records
 from oodbench.report.render.html import to_page
 from oodbench.report.render.latex import to_latex
 from oodbench.report.render.markdown import to_markdown
-from oodbench.report.render.records import to_csv, to_json
 from oodbench.report.render.text import to_text
-from oodbench.report.tables import Table
+
+
+def to_csv(frame: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """Records of a frame, of which an empty one has these columns."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(frame[0]) if frame else columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(frame)
+    return text.getvalue()
+
+
+def to_json(frame: Sequence[Mapping[str, Any]]) -> str:
+    return json.dumps(frame, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
 
 FORMATS: dict[str, Callable[[list[Table]], str]] = {
     "text": lambda tables: "\n".join(map(to_text, tables)),
     "markdown": lambda tables: "\n".join(map(to_markdown, tables)),
     "latex": lambda tables: "\n".join(map(to_latex, tables)),
     "html": to_page,
-    "csv": to_csv,
-    "json": to_json,
+    "csv": lambda tables: to_csv(records(tables), COLUMNS),
+    "json": lambda tables: to_json(records(tables)),
 }
 RECORDS = ("csv", "json")  # for other programs
 # What the name of a file says.

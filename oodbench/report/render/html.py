@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from html import escape
 
-from oodbench.report.render.titles import letters, title_of
-from oodbench.report.tables import Entry, PrintedRow, Table, plain
+from oodbench.report.labels import plain, title_of
+from oodbench.report.model import Entry, PrintedRow, Table, letters
 
 STYLE = """
 :root { color-scheme: light dark; }

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise, product
 
-from oodbench.report.render.titles import arrow, letters
-from oodbench.report.spelling import setting_in_words
-from oodbench.report.tables import Entry, PrintedRow, Table, plain
+from oodbench.report.labels import arrow, plain, setting_in_words
+from oodbench.report.model import Entry, PrintedRow, Table, letters
 from oodbench.results.metrics import Metric
 
 # What plain pdflatex would obey or not know. Braces around [ and * hide them from the \\ of the row above.

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from oodbench.report.render.titles import letters, title_of
-from oodbench.report.tables import Entry, Table, plain
+from oodbench.report.labels import plain, title_of
+from oodbench.report.model import Entry, Table, letters
 
 
 def to_markdown(table: Table) -> str:

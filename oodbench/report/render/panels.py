@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from oodbench.report.render.titles import letters, title_of
-from oodbench.report.tables import Entry, PrintedRow, Table, plain
+from oodbench.report.labels import plain, title_of
+from oodbench.report.model import Entry, PrintedRow, Table, letters
 
 GAP, NARROW_GAP = 2, 1  # between columns
 NARROWEST_NAMES = 16  # of rows, where room for figures is short

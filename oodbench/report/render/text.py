@@ -2,8 +2,9 @@
 
 import textwrap
 
+from oodbench.report.labels import plain
+from oodbench.report.model import Table
 from oodbench.report.render.panels import panels, shown_width
-from oodbench.report.tables import Table, plain
 
 WITHOUT_ERRORS = "The ± values do not fit here; a wider terminal or another format shows them."
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from oodbench import digests
 from oodbench.config import identity
-from oodbench.config.registry import YOUR_NETWORK, Component, changed_words
+from oodbench.config.registry import Component, changed_words
+from oodbench.config.shipped import YOUR_NETWORK
 from oodbench.errors import printable, said
 from oodbench.learning.loop import Failed
 from oodbench.results import result as results

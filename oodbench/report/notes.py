@@ -1,21 +1,182 @@
-"""Rows of a table, or the runs behind them, in; sentences that a reader needs beside the numbers out."""
+"""What a reader must know beside the numbers: every note of a table is written here, where its row is made.
 
+Notes of a row are about its runs, such as a failure; notes of a number about it alone; notes of a table stand below it.
+"""
+
+import math
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from oodbench.config.shipped import needs_outliers
+from oodbench.config.suite import NONE
+from oodbench.report.labels import AVERAGE, ERM, plain
 from oodbench.results.ledger import Place
-from oodbench.results.measurement import Runs
+from oodbench.results.measurement import Measurement, Runs
 from oodbench.results.metrics import Metric
-from oodbench.results.resampling import ACCURACIES
+from oodbench.results.resampling import ACCURACIES, splits_of
+from oodbench.results.result import WILD_MIXTURE, Result
 
 if TYPE_CHECKING:
-    from oodbench.report.tables import Row, Table
+    from oodbench.report.model import Row, Table
 
 OF_GIVEN = "Rows of the same given network share its accuracies."
-AVERAGE = "Average"  # begins the title of a column over several settings
-ERM = "erm"
+BELOW_CHANCE = "below 50 is worse than chance: ID images tend to score higher than semantic OOD images"
+VIOLATION = re.compile(r"violated, (\d+\.?\d*) where (\d*\.?\d*[1-9]) is allowed")  # as a training notes it
+LONGEST_NOTE = 200  # characters of an error message under a table; the result file has all of it
+
+
+def of_row(cells: "Iterable[Sequence[Runs | None]]", twins: Iterable[tuple[str, str]] = ()) -> tuple[str, ...]:
+    """What a reader must know about the runs of a row, said once: whatever the metric and the setting.
+
+    `twins` are notes of settings in which the row has the numbers of another.
+    """
+    runs = list({id(some): some for own in cells if None not in own for some in own if some}.values())
+    return (*once(twins, len(runs)), *notes_of(runs))
+
+
+def of_cell(runs: "Sequence[Runs | None]", twin: str | None = None) -> tuple[str, ...]:
+    """The same of one number; nothing where a setting was not run, which its cell says."""
+    known = [some for some in runs if some is not None]
+    return (*filter(None, [twin]), *notes_of(known)) if len(known) == len(runs) else ()
+
+
+def not_run(settings: int) -> str:
+    return f"not run in {'this' if settings == 1 else 'every'} setting"
+
+
+def notes_of(runs: Sequence[Runs]) -> tuple[str, ...]:
+    """What a reader must know about the runs of a row, one for each setting, whichever metric they are shown by."""
+    notes = [(some.newest.setting, note) for some in runs for note in _of_setting(some)]
+    return (*once(notes, len(runs)), *_not_converged(runs))
+
+
+def once(notes: Iterable[tuple[str, str]], settings: int) -> list[str]:
+    """Notes of settings, each said once: what does not hold in all of them names those where it does."""
+    where: dict[str, list[str]] = {}
+    for setting, note in notes:
+        where.setdefault(note, []).append(setting)
+    return [note if len(own) == settings else f"{', '.join(own)}: {note}" for note, own in where.items()]
+
+
+def _of_setting(runs: Runs) -> list[str]:
+    failed = failures(runs)
+    if runs.ok and failed:
+        failed.insert(0, f"only {_seeds(runs.ok)}")
+    notes = ["; ".join(failed)] if failed else []
+    few = [count for each in runs.ok if isinstance(count := each.result.notes.get("few_validation"), int)]
+    if few:
+        notes.append(f"fitted on as few as {min(few)} ID validation images per class")
+    outliers = dict.fromkeys(filter(None, (_outliers(each.result) for each in runs.ok)))
+    if outliers:
+        notes.append(f"its outliers are {' and '.join(outliers)}")
+    incomplete = [each for each in runs.ok if each.choice is not None and each.choice.passed_over]
+    if incomplete:
+        notes.append(f"model selection skipped draws that failed or lack pairs ({_seeds(incomplete)})")
+    if runs.left_out:
+        files = "1 result file" if runs.left_out == 1 else f"{runs.left_out} result files"
+        notes.append(f"{files} with another configuration left out")
+    return notes
+
+
+def _outliers(result: Result) -> str | None:
+    """What a trainer learned from as outliers; results of earlier versions do not say that it was the wild mixture."""
+    if "outliers" in result.notes:
+        return str(result.notes["outliers"])
+    method = result.config.method
+    return method.outliers or WILD_MIXTURE if needs_outliers(method.trainer.name) else None
+
+
+def failures(runs: Runs) -> list[str]:
+    """Why runs failed, and under which seeds."""
+    reasons: dict[str, list[Measurement]] = {}
+    for each in runs.failed:
+        reasons.setdefault(_cut(each.problem or ""), []).append(each)
+    return [f"failed: {reason} ({_seeds(some)})" for reason, some in reasons.items()]
+
+
+def _not_converged(runs: Sequence[Runs]) -> list[str]:
+    """Of networks shown as they were at the end of a training that says so; of several reasons the worst violation."""
+    unfinished: list[tuple[str, list[Measurement]]] = []  # by setting
+    for some in runs:
+        shown = (each for each in some.ok if each.choice is None or each.choice.is_last)
+        if own := [each for each in shown if each.result.notes.get("not_converged")]:
+            unfinished.append((some.newest.setting, own))
+    if not unfinished:
+        return []
+    every = [each for _, own in unfinished for each in own]
+    reasons = list(dict.fromkeys(_cut(str(each.result.notes["not_converged"])) for each in every))
+    by_seeds: dict[str, list[str]] = {}
+    for setting, own in unfinished:
+        by_seeds.setdefault(_seeds(own), []).append(setting)
+    is_everywhere = len(by_seeds) == 1 and len(unfinished) == len(runs)
+    where = "; ".join(seeds if is_everywhere else f"{seeds} in {', '.join(own)}" for seeds, own in by_seeds.items())
+    if len(reasons) == 1:
+        return [f"did not converge: {reasons[0]} ({where})"]
+    told = [
+        (
+            f"seed {each.seed}" if len(runs) == 1 else f"{setting}, seed {each.seed}",
+            str(each.result.notes["not_converged"]),
+        )
+        for setting, own in unfinished
+        for each in own
+    ]
+    whose, reason = max(told, key=lambda one: _violation(one[1]))  # the first, if no constraint is violated
+    at_worst = "at worst, " if _violation(reason) else ""
+    return [f"did not converge for {where} ({at_worst}{whose}: {_cut(reason)})"]
+
+
+def _violation(reason: str) -> float:
+    """What the worse constraint of a training came to, as a multiple of its limit; 0 if none is violated."""
+    return max((float(value) / float(limit) for value, limit in VIOLATION.findall(reason)), default=0.0)
+
+
+def lacking(runs: Runs, metric: Metric) -> list[str]:
+    lacking = [each for each in runs.ok if not math.isfinite(each.metrics.get(metric.name, math.nan))]
+    known = [each for each in lacking if metric.name in each.result.metrics]
+    earlier = [each for each in known if each.choice is not None and not each.choice.is_last]
+    others = [each for each in lacking if each not in earlier]
+    notes = []
+    if earlier:
+        notes.append(
+            f"{metric.title} is known only at the last checkpoint, and an earlier one was selected ({_seeds(earlier)})"
+        )
+    if others:
+        absent = _absent_sets(runs, metric)
+        notes.append(absent or f"{metric.title} was not recorded ({_seeds(others)})")
+    return notes
+
+
+def _absent_sets(runs: Runs, metric: Metric) -> str:
+    """Which sets a metric would need and the setting lacks; empty if that is not the reason."""
+    setting = runs.newest.config.setting
+    sets = {"covariate": setting.covariate, "semantic": setting.semantic}
+    absent = [kind for kind in splits_of(metric.name) if sets.get(kind) == NONE]
+    return f"{metric.title} needs a {' and a '.join(absent)} set, which this setting lacks" if absent else ""
+
+
+def _seeds(some: list[Measurement]) -> str:
+    return seeds_in_words(each.seed for each in some)
+
+
+def seeds_in_words(seeds: Iterable[int]) -> str:
+    """`seed 3`, `seeds 0, 1` or, where three or more follow each other, `seeds 0–4, 7`."""
+    ordered = sorted(set(seeds))
+    runs: list[list[int]] = []
+    for seed in ordered:
+        if runs and seed == runs[-1][-1] + 1:
+            runs[-1].append(seed)
+        else:
+            runs.append([seed])
+    folded = [f"{run[0]}–{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    return ("seed " if len(ordered) == 1 else "seeds ") + ", ".join(folded)
+
+
+def _cut(text: str) -> str:
+    text = plain(text)
+    return text if len(text) <= LONGEST_NOTE else text[: LONGEST_NOTE - 1] + "…"
 
 
 def seeds(rows: "Sequence[Row]") -> str:
@@ -234,6 +395,39 @@ def _steps(runs: Runs) -> str:
 
 def _trainings(runs: Runs) -> set[str]:
     return {each.result.training for each in runs.ok}
+
+
+def replaced(results: Sequence[Result]) -> tuple[str, ...]:
+    """For results of one suite, oldest first: tables show the last of each configuration and seed."""
+    newest = {(result.variant, result.seed): result for result in results}
+    pairs = Counter(
+        (_origin(newest[result.variant, result.seed]), _origin(result))
+        for result in results
+        if result is not newest[result.variant, result.seed]
+    )
+    return tuple(
+        f"{count} {'cell was' if count == 1 else 'cells were'} run twice: the table shows the result of {shown}, not "
+        f"that of {other}."
+        for (shown, other), count in pairs.items()
+        if shown != other
+    )
+
+
+def _origin(result: Result) -> str:
+    host = result.machine.get("host") or "an unnamed machine"
+    words = [
+        result.device,
+        *(f"{name} {result.versions[name]}" for name in ("oodbench", "torch") if name in result.versions),
+    ]
+    if result.commit is not None:
+        words.append(f"commit {result.commit[:8]}{'+' if result.commit.endswith('+') else ''}")
+    return f"{host} ({', '.join(words)})"
+
+
+def sorting(metric: Metric, settings: Sequence[str]) -> str:
+    if len(settings) == 1:
+        return f"Sorted by {metric.title}, best first."
+    return f"Sorted by {metric.title} over all settings, best first; rows that lack a setting come last."
 
 
 def larger_base(runs: Mapping[Place, Runs]) -> list[str]:

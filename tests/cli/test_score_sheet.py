@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from oodbench.report import score_sheet
+from oodbench.cli import score_sheet
+from oodbench.cli.score_sheet import ACROSS, TILE
 from oodbench.report.contact_sheet import GAP
-from oodbench.report.score_sheet import ACROSS, TILE
 from oodbench.running.given.predicting import Prediction
 
 COLORS = [(200, 30, 60), (20, 220, 90), (40, 50, 240), (230, 220, 20)]

@@ -3,7 +3,7 @@
 import torch
 from detectors import part, toy_detector, toy_model, unseen
 
-from oodbench.report.detector_summary import summary
+from oodbench.cli.detector_summary import summary
 from oodbench.running.given.fitting import network_card
 from oodbench.testing.toy_problem import toy
 
