@@ -1,14 +1,18 @@
 """The command line's work in three lines of Python."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+import inspect
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from oodbench.errors import UserError
-from oodbench.report import differences, layouts, render
+from oodbench.notebook import reporter
+from oodbench.report import differences, layouts
 from oodbench.report.page import site
-from oodbench.report.result_set import ResultSet
+from oodbench.report.result_set import ResultSet, Tables
 from oodbench.report.tables import DEFAULT_METRICS
 from oodbench.results import result as ledger
 from oodbench.results.folder import read_or_warn
@@ -30,7 +34,34 @@ if TYPE_CHECKING:
     from oodbench.results.result import Result
     from oodbench.running.given.detector import Detector
 
+FLAG = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: ((?:[A-Z]+|[^\s;,`']*\d[^\s;`']*)(?=[\s;,)]|$)))?")
+COMMAND = "oodbench "  # begins a command in a message, which stays as a terminal takes it
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _in_python(function: Callable[P, T]) -> Callable[P, T]:
+    """Errors of a public function name its arguments, where the command line has options of these names."""
+    known = inspect.signature(function).parameters
+
+    def argument(match: re.Match[str]) -> str:
+        name, value = match[1].replace("-", "_"), match[2]
+        return match[0] if name not in known else f'{name}="{value}"' if value else f"{name}="
+
+    @wraps(function)
+    def called(*given: P.args, **named: P.kwargs) -> T:
+        try:
+            return function(*given, **named)
+        except UserError as error:
+            text, command, rest = str(error.args[0]).partition(COMMAND) if error.args else ("", "", "")
+            error.args = (FLAG.sub(argument, text) + command + rest, *error.args[1:])
+            raise
+
+    return called
+
+
+@_in_python
 def run(
     suite: str | Path = DEFAULT_SUITE,
     methods: str | Sequence[str] | None = None,
@@ -67,18 +98,27 @@ def run(
     shard: str | None = None,
     stage: str | None = None,
     keys: str | None = None,
-) -> "list[Result]":
-    """What `oodbench run` does, silently: fetches and runs what is missing and returns the result of every cell.
+) -> ResultSet:
+    """What `oodbench run` does: fetches and runs what is missing and returns the result of every cell.
 
-    The names are those of the command line. `seeds=3` are the first three, and `set` may be a mapping such as
+    A notebook shows how far it is and the results as a table; elsewhere it is silent. The names are those of the
+    command line. `seeds=3` are the first three, `seeds=0` is seed 0, and `set` may be a mapping such as
     {"scone.margin": [-1, -2]}, where a list is a grid. `workers=2` runs two processes of their own, which a script may
     ask for anywhere: it needs no `if __name__ == "__main__"`.
     """
-    planned = prepare(request(**locals()), Silent())
-    carry_out(planned, Silent())
-    return [ledger.read(cell.path) for cell in planned.cells if planned.only is None]
+    asked = locals() | ({"seeds": (0,)} if _is_zero(seeds) else {})
+    told = reporter()
+    planned = prepare(request(**asked), told)
+    carry_out(planned, told)
+    return ResultSet(ledger.read(cell.path) for cell in planned.cells if planned.only is None)
 
 
+def _is_zero(seeds: object) -> bool:
+    """Whether seed 0 is meant, where other numbers say how many."""
+    return isinstance(seeds, int) and not isinstance(seeds, bool) and seeds == 0
+
+
+@_in_python
 def evaluate(
     model: Any = None,
     suite: str | Path | None = None,
@@ -108,7 +148,7 @@ def evaluate(
     available: bool = False,
     force: bool = False,
 ) -> ResultSet:
-    """What `oodbench evaluate` does, silently: a network of yours under the scorers, or all that fit.
+    """What `oodbench evaluate` does: a network of yours under the scorers, or all that fit.
 
     `model` is an `nn.Module`, or a text as on the command line. `train`, `id` and each of `covariate` and `semantic`,
     which are mappings of names to sets, are a DataLoader of (image, label), arrays (images, labels), a list of such
@@ -117,9 +157,10 @@ def evaluate(
     from oodbench.running.given.evaluating import carry_out as evaluated
 
     asked = {key: value for key, value in locals().items() if key != "evaluated"}
-    return ResultSet(evaluated(given_request(**asked), Silent()).results)
+    return ResultSet(evaluated(given_request(**asked), reporter()).results)
 
 
+@_in_python
 def fit(
     model: Any,
     train: Any = None,
@@ -160,6 +201,7 @@ def fit(
     return fitted(given_request(**asked), scorer, keep, Silent(), aim).detector
 
 
+@_in_python
 def merge(
     others: str | Path | Iterable[str | Path],
     into: str | Path = "results",
@@ -174,11 +216,13 @@ def merge(
     return merging.merge([Path(each) for each in named], Path(into), weights, dry_run)
 
 
+@_in_python
 def read_results(folder: str | Path = "results") -> "list[Result]":
     """Every readable result below a folder; a `SkippedWarning` names and counts what cannot be read."""
     return read_or_warn(Path(folder))
 
 
+@_in_python
 def table(
     folder: str | Path = "results",
     format: str = "markdown",
@@ -194,22 +238,25 @@ def table(
     average: bool = False,
     width: int | None = None,
     columns: Sequence[str] | None = None,
-) -> str:
-    """What `oodbench table` prints, under its names; `format` is one of `oodbench.report.render.FORMATS`.
+) -> Tables:
+    """What `oodbench table` prints, as a `str` that a notebook shows as tables and that has `frame()` and `latex()`.
 
-    `seeds=3` are the three lowest and `seeds=[0, 2]` these two. `columns` is another word for `metrics`. With `width`,
+    `format` is one of `oodbench.report.render.FORMATS`. `seeds=3` are the three lowest, `seeds=[0, 2]` these two, and
+    `seeds=0` is seed 0. `columns` is another word for `metrics`. With `width`,
     `format="text"` has no longer lines.
     """
     if metrics is not None and columns is not None:
         raise UserError("columns and metrics are one thing; give one of them")
     shown = metrics if columns is None else columns
     methods, suites, settings = ([each] if isinstance(each, str) else each for each in (methods, suite, setting))
+    counted: Literal["all"] | int | Sequence[int] = (0,) if _is_zero(seeds) else seeds
     built = layouts.assemble(
-        read_results(folder), shown, seeds, layout, reported, selection, sort, methods, suites, settings, average
+        read_results(folder), shown, counted, layout, reported, selection, sort, methods, suites, settings, average
     )
-    return render.render(built, format, width)
+    return Tables(built, format, width)
 
 
+@_in_python
 def compare(
     folder: str | Path = "results",
     baseline: str | None = None,
@@ -225,9 +272,10 @@ def compare(
     return from_records(differences.records(compared), differences.RECORDS)
 
 
+@_in_python
 def figure(
-    name: str,
     results: "str | Path | Sequence[Result]" = "results",
+    name: "str | Path | Sequence[Result] | None" = None,
     methods: Sequence[str] = (),
     suite: str | None = None,
     setting: str | None = None,
@@ -236,16 +284,24 @@ def figure(
 ) -> "Figure":
     """A figure of `oodbench plot`, as matplotlib has it, of a folder or of results at hand; a notebook shows it.
 
+    `name` is one of `oodbench.report.figures.FIGURES`; until the next version the two may stand the other way around.
     It is of the first suite and setting that allow it, unless these are named as tables name them. `width` is "column",
     "text" or inches. By default it has a title only where there are several suites or settings.
     """
-    from oodbench.report.figures import draw_first
+    from oodbench.report.figures import FIGURES, draw_first
 
+    if isinstance(results, str) and results in FIGURES and not (isinstance(name, str) and name in FIGURES):
+        stated = "results" if name is None else name
+        warnings.warn(f"write figure(results, '{results}'): the results come first", FutureWarning, stacklevel=3)
+        results, name = stated, results
+    if not isinstance(name, str):
+        raise UserError(f"no figure is named; give name=, one of: {', '.join(FIGURES)}")
     found = read_results(results) if isinstance(results, (str, Path)) else list(results)
     named = [methods] if isinstance(methods, str) else methods
     return draw_first(name, found, named, suite, setting, width, title, network_of).figure
 
 
+@_in_python
 def report(
     results: str | Path | Sequence[str | Path] = "results",
     out: str | Path = "site",

@@ -1,6 +1,7 @@
 """The Python interface does what the command line does, silently."""
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,77 @@ def test_the_three_lines_of_the_docstring_do_what_the_command_line_does(results,
     assert {(r.method, r.setting) for r in variables["results"]} == {
         (method, setting) for method in ("msp", "knn") for setting in ("unseen-digits", "photo-patches")
     }
+
+
+def test_a_notebook_shows_results_and_tables_and_they_have_other_forms(copied):
+    found = oodbench.run("digits-c", "msp,knn", preset="smoke", results=copied)
+    assert len(found) == 4 and found[0].method == "msp" and [r.seed for r in found[:2]] == [0, 0]
+    assert (
+        "<table>" in found._repr_html_()
+        and repr(found) == "<ResultSet digits-c-smoke: 2 methods, 2 settings, 4 results>"
+    )
+    table = oodbench.table(copied, metrics=["auroc"])
+    assert isinstance(table, str) and table.startswith("### digits-c-smoke")
+    assert "<table>" in table._repr_html_() and r"\begin{tabular}" in table.latex()
+    frame = table.frame()
+    assert {"suite", "setting", "method", "name", "metric", "mean", "low", "high", "seeds", "mark", "note"} <= {*frame}
+    (best,) = frame[(frame.setting == "unseen-digits") & (frame.mark == "best")].method
+    by_mean = {r.method: r.metrics["auroc"] for r in found if r.setting == "unseen-digits"}
+    assert best == max(by_mean, key=by_mean.get)
+
+
+def test_a_figure_takes_the_results_first_and_for_one_version_the_name(copied):
+    now = oodbench.figure(copied, "roc", setting="unseen-digits")
+    with pytest.warns(FutureWarning, match=r"figure\(results, 'roc'\)"):
+        before = oodbench.figure("roc", copied, setting="unseen-digits")
+    assert len(now.axes) == len(before.axes)
+    with pytest.raises(oodbench.UserError, match="give name="):
+        oodbench.figure(copied)
+
+
+def test_seed_0_is_a_seed(copied):
+    (result,) = oodbench.run("digits-c", "msp", "unseen-digits", seeds=0, preset="smoke", results=copied)
+    assert result.seed == 0
+    assert oodbench.table(copied, seeds=0) == oodbench.table(copied, seeds=[0])
+
+
+def test_errors_name_arguments_of_python_and_leave_commands_as_they_are(tmp_path):
+    with pytest.raises(oodbench.UserError, match='seeds="0,1,2"'):
+        oodbench.run("digits-c", "msp", seeds=[], results=tmp_path)
+    with pytest.raises(oodbench.UserError, match="oodbench run --suite digits-c"):
+        oodbench.table(tmp_path)
+
+
+class Kernel:
+    """What IPython offers in a notebook, as far as a bar needs it."""
+
+    kernel = None
+
+    def __init__(self):
+        self.shown = []
+
+    def get_ipython(self):
+        return self
+
+    def HTML(self, text):
+        return text
+
+    def display(self, shown, display_id):
+        self.shown.append(shown)
+        return self
+
+    def update(self, shown):
+        self.shown.append(shown)
+
+
+def test_a_notebook_draws_how_far_a_run_is(tmp_path, monkeypatch, capsys):
+    kernel = Kernel()
+    monkeypatch.setitem(sys.modules, "IPython", kernel)
+    monkeypatch.setitem(sys.modules, "IPython.display", kernel)
+    oodbench.run("digits-c", "msp", preset="smoke", results=tmp_path)
+    assert kernel.shown[0] == '<progress value="0" max="2"></progress> 0 of 2 cells'
+    assert kernel.shown[-1] == '<progress value="2" max="2"></progress> 2 of 2 cells'
+    assert capsys.readouterr() == ("", "")
 
 
 def test_what_is_done_is_returned_and_not_done_again(copied, capsys):

@@ -28,7 +28,7 @@ learning
 results
 running
 report
-api functional testing
+api functional notebook testing
 cli
 """
 RANK = {name: rank for rank, line in enumerate(ROOMS.split("\n")) for name in line.split()}

@@ -166,7 +166,7 @@ def columns(folder: Path, seeds: range) -> Iterator[Column]:
             if setting == "Average" and len(settings) < 2:
                 continue
             rows: dict[tuple[float, ...], str] = {}
-            for method in own.methods:
+            for method in sorted(own.methods):
                 having = [table[method, each, metric] for each in over if (method, each, metric) in table]
                 if len(having) == len(over):
                     rows.setdefault(tuple(np.mean(having, axis=0)), method)  # of one network's accuracies the first

@@ -5,7 +5,7 @@ its notes. `records` lists the cells, and a `Table` has them as rows and columns
 have their own frame of pairs, and print it in the same `Table`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -320,6 +320,11 @@ def records(tables: Iterable[Table]) -> list[dict[str, Any]]:
                 record |= dict(zip(COLUMNS, values, strict=True))
                 found.append(record | (_reported(cell) if has_reported else {}))
     return found
+
+
+def frame_columns(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of the long frame, also where it is empty."""
+    return [*found[0]] if found else [*COLUMNS]
 
 
 def _reported(cell: Cell) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The results of one evaluation in; a frame, a table and a choice of them out."""
+"""What Python returns: results with a frame, a table and a choice of them, and tables that a notebook shows."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,13 +6,41 @@ from typing import TYPE_CHECKING, overload
 
 from oodbench.report import layouts, render
 from oodbench.report.labels import plain
+from oodbench.report.model import Table, frame_columns, records
 from oodbench.report.tables import with_accuracies_above
 from oodbench.results.best import Best, choose
-from oodbench.results.frame import of_results
+from oodbench.results.frame import from_records, of_results
 from oodbench.results.result import Result
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+class Tables(str):
+    """What `oodbench.table` prints. A notebook shows the tables themselves, and they can be had in other forms."""
+
+    tables: list[Table]
+
+    def __new__(
+        cls, tables: list[Table], format: str = "markdown", width: int | None = None, bold: bool = False
+    ) -> "Tables":
+        made = super().__new__(cls, render.render(tables, format, width, bold))
+        made.tables = tables
+        return made
+
+    def html(self) -> str:
+        return "".join(table._repr_html_() for table in self.tables)
+
+    def latex(self) -> str:
+        return render.render(self.tables, "latex")
+
+    def frame(self) -> "pd.DataFrame":
+        """A row for each suite, setting, method and metric: mean, interval, seeds, mark and notes; rates in [0, 1]."""
+        found = records(self.tables)
+        return from_records(found, frame_columns(found))
+
+    def _repr_html_(self) -> str:
+        return self.html()
 
 
 class ResultSet(Sequence[Result]):
@@ -47,7 +75,7 @@ class ResultSet(Sequence[Result]):
         sort: str | None = None,
         width: int | None = None,
         bold: bool = False,
-    ) -> str:
+    ) -> Tables:
         """As `oodbench.table` prints it; accuracies that all rows share are said above, but for CSV and JSON.
 
         `sort` is a metric, no line of `text` is longer than `width`, and `bold` is for a terminal.
@@ -55,7 +83,7 @@ class ResultSet(Sequence[Result]):
         built = layouts.assemble(self._results, metrics, sort=sort)
         if metrics is None and format not in render.RECORDS:
             built = [with_accuracies_above(table) for table in built]
-        return render.render(built, format, width, bold)
+        return Tables(built, format, width, bold)
 
     def best(self, metric: str = "auroc") -> Best | None:
         """The scorer to use, by the rule that it states; None where there is no semantic set."""
@@ -77,7 +105,7 @@ class ResultSet(Sequence[Result]):
     def _repr_html_(self) -> str:
         if not self._results:
             return "no results"
-        return "".join(with_accuracies_above(table)._repr_html_() for table in layouts.assemble(self._results))
+        return self.table().html()
 
 
 def best_line(best: Best) -> str:

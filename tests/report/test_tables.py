@@ -314,7 +314,8 @@ def test_csv_and_json_give_the_same_records_at_full_precision():
     records = json.loads(render(tables, "json"))
     assert records[0] == {
         "suite": "digits-c", "setting": "b", "group": LOGITS, "method": "msp", "name": "MSP", "metric": "auroc",
-        "mean": None, "low": None, "high": None, "interval": None, "seeds": 0, "mark": None, "note": "not run in this setting",
+        "mean": None, "low": None, "high": None, "interval": None, "seeds": 0, "mark": None,
+        "note": "not run in this setting",
     }  # fmt: skip
     assert records[1]["mean"] == (third + rest) / 2 and records[1]["seeds"] == 2
     assert records[1]["interval"] == "seeds" and records[1]["note"] is None
