@@ -238,12 +238,13 @@ def table(
     average: bool = False,
     width: int | None = None,
     columns: Sequence[str] | None = None,
+    tests: bool = False,
 ) -> Tables:
     """What `oodbench table` prints, as a `str` that a notebook shows as tables and that has `frame()` and `latex()`.
 
     `format` is one of `oodbench.report.render.FORMATS`. `seeds=3` are the three lowest, `seeds=[0, 2]` these two, and
-    `seeds=0` is seed 0. `columns` is another word for `metrics`. With `width`,
-    `format="text"` has no longer lines.
+    `seeds=0` is seed 0. `tests` marks what is not shown to be worse than the best. `columns` is another word for
+    `metrics`. With `width`, `format="text"` has no longer lines.
     """
     if metrics is not None and columns is not None:
         raise UserError("columns and metrics are one thing; give one of them")
@@ -251,7 +252,18 @@ def table(
     methods, suites, settings = ([each] if isinstance(each, str) else each for each in (methods, suite, setting))
     counted: Literal["all"] | int | Sequence[int] = (0,) if _is_zero(seeds) else seeds
     built = layouts.assemble(
-        read_results(folder), shown, counted, layout, reported, selection, sort, methods, suites, settings, average
+        read_results(folder),
+        shown,
+        counted,
+        layout,
+        reported,
+        selection,
+        sort,
+        methods,
+        suites,
+        settings,
+        average,
+        tests,
     )
     return Tables(built, format, width)
 

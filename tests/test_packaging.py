@@ -187,6 +187,7 @@ def test_a_wheel_holds_the_package_the_methods_and_the_suites_and_nothing_else(d
     expected |= {f"oodbench/benchmarks/{path.name}" for path in suite_files().values()}
     data = [path for folder in ("reported", "check") for path in (ROOT / "benchmarks" / folder).glob("*.yaml")]
     expected |= {f"oodbench/{path.relative_to(ROOT).as_posix()}" for path in data}
+    expected.add("oodbench/benchmarks/check/history.json")
     page = package / "report" / "page"
     shown = [path for path in page.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
     assert {"page.html", "page.css", "uPlot.iife.min.js", "LICENSE", "VERSION"} <= {path.name for path in shown}

@@ -35,31 +35,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, polygamma, stdtr
 
+from oodbench.results import marks
 from oodbench.results.folder import read_folder
 from oodbench.results.ledger import Ledger
+from oodbench.results.marks import t_test
+from oodbench.results.significance import LEVEL
 
 Floats = NDArray[np.float64]
 METRICS = ("covariate_acc", "id_acc", "fpr95", "auroc", "covariate_flagged")
 LOWER_IS_BETTER = ("fpr95", "covariate_flagged")
 SEEDS = (3, 5, 10)
 STORED = 10  # seeds of stored runs
-LEVEL = 0.05
-LEVEL_E = 0.025
-LEVELS_B = {3: 0.005, 5: 0.01, 10: 0.02}  # from so many seeds on; with two, B tells nothing apart
-MOST_PRIOR = 4.0  # degrees of freedom of the trend, at the most
-FEWEST_PAIRS = 5  # that a trend is fitted to; of fewer, each has its own variance alone
-SMALLEST_SPREAD = 1e-4  # of p (1 - p), which is 0 where every image is classified correctly
 BANDWIDTH = 0.5  # of the smoothed residuals, in their deviations
-
-
-def t_test(differences: Floats, variances: Floats, degrees: float) -> Floats:
-    """Two-sided p-values; `differences` are means over n seeds and `variances` those of these means."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = -np.abs(differences) / np.sqrt(variances)
-    ratio = np.where(np.isnan(ratio), 0.0, ratio)
-    return 2 * stdtr(degrees, ratio)
 
 
 def today(differences: Floats, means: Floats, best: int, stored: Floats | None) -> Floats:
@@ -71,56 +59,19 @@ def with_history(differences: Floats, means: Floats, best: int, stored: Floats |
     """Procedure E. `stored` are the values of the same rows under the seeds of stored runs."""
     assert stored is not None
     n, m = len(differences), len(stored)
-    of_pairs = (stored - stored[:, [best]]).var(axis=0, ddof=1)
-    degrees = n + m - 2
-    pooled = ((n - 1) * differences.var(axis=0, ddof=1) + (m - 1) * of_pairs) / degrees
-    return t_test(differences.mean(axis=0), pooled / n, degrees) * LEVEL / LEVEL_E
+    before = (stored - stored[:, [best]]).var(axis=0, ddof=1)
+    variances, degrees = marks.pooled(differences.var(axis=0, ddof=1), n, before, m)
+    return t_test(differences.mean(axis=0), variances / n, degrees) * LEVEL / marks.LEVEL_E
 
 
 def with_trend(differences: Floats, means: Floats, best: int, stored: Floats | None) -> Floats:
     """Procedure B. `means` are rates, by which the variance of a rate is expected to go."""
     n = len(differences)
-    others = np.arange(len(means)) != best
-    variances = differences.var(axis=0, ddof=1)
-    usable = others & (variances > 0)
-    degrees, shrunk = float(n - 1), variances
-    if usable.sum() >= FEWEST_PAIRS:
-        spread = means * (1 - means)
-        expected = np.log(np.maximum(spread + spread[best], SMALLEST_SPREAD))
-        prior, weight = trend(np.log(variances[usable]), expected[usable], n - 1)
-        shrunk = variances.copy()
-        shrunk[usable] = ((n - 1) * variances[usable] + weight * prior) / (n - 1 + weight)
-        degrees += weight
-    level = max(level for seeds, level in LEVELS_B.items() if seeds <= n)
-    return t_test(differences.mean(axis=0), shrunk / n, degrees) * LEVEL / level
-
-
-def trend(logarithms: Floats, expected: Floats, degrees: int) -> tuple[Floats, float]:
-    """The variances that a straight line expects, and how many degrees of freedom they are worth.
-
-    A log of a variance on d degrees of freedom scatters by trigamma(d / 2) around its truth; what it scatters beyond
-    that around the line tells how far the line can be trusted.
-    """
-    centered = logarithms - digamma(degrees / 2) + np.log(degrees / 2)
-    deviation = expected - expected.mean()
-    square = float(np.sum(deviation**2))
-    slope = float(np.sum(deviation * centered)) / square if square > 1e-12 else 0.0
-    line = centered.mean() + slope * deviation
-    excess = float(np.sum((centered - line) ** 2)) / (len(line) - 2) - float(polygamma(1, degrees / 2))
-    weight = min(2 * inverse_trigamma(excess), MOST_PRIOR) if excess > 0 else MOST_PRIOR
-    return np.exp(line + digamma(weight / 2) - np.log(weight / 2)), weight
-
-
-def inverse_trigamma(value: float) -> float:
-    """By Newton's method on its reciprocal, which is nearly straight."""
-    x = 0.5 + 1 / value
-    for _ in range(50):
-        here = float(polygamma(1, x))
-        step = here * (1 - here / value) / float(polygamma(2, x))
-        x += step
-        if -step / x < 1e-8:
-            break
-    return x
+    spread = means * (1 - means)
+    variances, degrees = marks.shrunk(differences.var(axis=0, ddof=1), spread + spread[best], n)
+    level = marks.level_b(n)
+    assert level is not None
+    return t_test(differences.mean(axis=0), variances / n, degrees) * LEVEL / level
 
 
 Procedure = Callable[[Floats, Floats, int, Floats | None], Floats]

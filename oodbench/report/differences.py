@@ -9,9 +9,9 @@ from typing import Any
 
 from oodbench.errors import UserError, unknown
 from oodbench.report.labels import by_paper, groups_of, is_given, row_names
-from oodbench.report.model import Entry, Row, Table, below, said_once
+from oodbench.report.model import NEAR_MARK, Entry, Row, Table, below, said_once
 from oodbench.report.tables import DEFAULT_METRICS
-from oodbench.results import selection, statistics
+from oodbench.results import marks, selection, statistics
 from oodbench.results.ledger import Ledger, Place, as_ledger, in_order, methods_of
 from oodbench.results.measurement import Runs
 from oodbench.results.metrics import METRICS, Metric
@@ -22,7 +22,7 @@ BASELINE = "erm"
 BASELINE_OF_GIVEN = "msp"  # the scorer, where there is no ERM: the oldest baseline of detection
 RECORDS = (
     "suite", "setting", "metric", "method", "baseline", "difference", "low", "high", "p", "p_holm", "significant",
-    "share_above", "rank", "seeds", "covers", "note",
+    "share_above", "rank", "seeds", "covers", "near_best", "note",
 )  # fmt: skip
 UNCERTAIN = {  # what a reader must know of an interval that does not cover both
     "images": "one seed: the interval covers test images only and leaves out the variation between trainings",
@@ -49,6 +49,7 @@ class Comparison:
     metrics: list[Metric]
     columns: dict[tuple[str, str], Column]  # by setting and metric
     differences: dict[tuple[str, str], dict[str, Difference]]
+    near_best: dict[tuple[str, str], set[str]]  # the best by its mean, and what is not shown to be worse
     part: str = ""  # of the suite's results, if they fill two tables
     sources: list[Result] = field(default_factory=list)
 
@@ -171,8 +172,13 @@ def _comparison(
         place: statistics.compare(column, baseline) if baseline in column.samples else {}
         for place, column in columns.items()
     }
+    near_best = {}
+    for (setting, name), column in columns.items():
+        variants = {method: shown[method, setting].newest.variant for method in column.samples}
+        tested = marks.tested(column, {m: marks.stored_values([own], name) for m, own in variants.items()})
+        near_best[setting, name] = {tested.best} | tested.not_shown_worse if tested else {*column.samples}
     sources = [each.result for some in shown.values() for each in some.ok]
-    return Comparison(suite, baseline, order, settings, having, columns, differences, part, sources)
+    return Comparison(suite, baseline, order, settings, having, columns, differences, near_best, part, sources)
 
 
 def records(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
@@ -187,7 +193,10 @@ def records(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
                 values = (None,) * 7 if found is None else _values(found)
                 seeds, covers = (0, None) if found is None else (found.interval.seeds, found.interval.kind)
                 note = each.note(setting, metric, method) or None
-                rows.append(dict(zip(RECORDS, (*place, *values, ranks.get(method), seeds, covers, note), strict=True)))
+                near = method in each.near_best[setting, metric]
+                rows.append(
+                    dict(zip(RECORDS, (*place, *values, ranks.get(method), seeds, covers, near, note), strict=True))
+                )
     return rows
 
 
@@ -214,7 +223,8 @@ def _difference_table(comparison: Comparison) -> Table:
     name = row_names(comparison.methods)[comparison.baseline]
     first = (
         f"The first row is {name} itself; every other row is a method minus {name}. Bold, or a star on a terminal: the "
-        "difference is significant (p < .05 after Holm's correction over the rows of a column)."
+        "difference is significant (p < .05 after Holm's correction over the rows of a column). "
+        f"{NEAR_MARK}: the best mean of the column, or not shown to be worse."
     )
     above = (
         f"p, above: the p-value after Holm's correction, and the share of {statistics.DRAWS:,} bootstrap draws of "
@@ -225,6 +235,7 @@ def _difference_table(comparison: Comparison) -> Table:
 
 def _entries(comparison: Comparison, setting: str, metric: str, method: str) -> tuple[Entry, Entry]:
     """What stands in one place, and below it."""
+    near = method in comparison.near_best[setting, metric]
     if method == comparison.baseline:
         column = comparison.columns[setting, metric]
         if method not in column.samples:
@@ -232,13 +243,13 @@ def _entries(comparison: Comparison, setting: str, metric: str, method: str) -> 
         mean, interval = column.samples[method].mean, statistics.interval(column, method)
         text = f"{100 * mean:.2f}" + (f" [{100 * interval.low:.2f}, {100 * interval.high:.2f}]" if interval else "")
         note = comparison.uncertain(interval.kind, method) if interval else ""
-        return Entry(text, notes=_if_any(note)), Entry("")
+        return Entry(text, notes=_if_any(note), near=near), Entry("")
     notes = _if_any(comparison.note(setting, metric, method))
     difference = comparison.differences[setting, metric].get(method)
     if difference is None:
         bare = comparison.bare(setting, metric, method)
-        return Entry("–" if bare is None else _signed(100 * bare), notes=notes), Entry("")
-    entry = Entry(difference_text(difference.interval), notes=notes, best=difference.is_significant)
+        return Entry("–" if bare is None else _signed(100 * bare), notes=notes, near=near), Entry("")
+    entry = Entry(difference_text(difference.interval), notes=notes, best=difference.is_significant, near=near)
     return entry, Entry(f"{p_text(difference.adjusted)}, {100 * difference.share_above:.0f} %")
 
 

@@ -44,6 +44,7 @@ def assemble(
     suites: Sequence[str] = (),
     settings: Sequence[str] = (),
     average: bool = False,
+    tests: bool = False,
 ) -> list[Table]:
     """The tables a user asks for: of a layout of a paper or, without one, a table of our own for every suite.
 
@@ -51,13 +52,22 @@ def assemble(
     """
     if layout is not None:
         _refuse_beside_layout(
-            {"metrics": metrics is not None, "sort": sort, "methods": methods, "setting": settings, "average": average}
+            {
+                "metrics": metrics is not None,
+                "sort": sort,
+                "methods": methods,
+                "setting": settings,
+                "average": average,
+                "tests": tests,
+            }
         )
     count = seeds if isinstance(seeds, int | str) else "all"
     checked_seeds(count)
     ledger = as_ledger(results).narrowed(suites, settings, methods, None if isinstance(seeds, int | str) else seeds)
     if layout is None:
-        built = own_tables(ledger, metrics, count, selection or TRAINING_DOMAIN, sort=sort, average=average)
+        built = own_tables(
+            ledger, metrics, count, selection or TRAINING_DOMAIN, sort=sort, average=average, tests=tests
+        )
         return with_reported(built, ledger) if reported else built
     built = build(ledger, layout, count, selection)
     return built if reported else without_reported(built)
@@ -70,6 +80,7 @@ def _refuse_beside_layout(asked: Mapping[str, object]) -> None:
         "methods": "its own rows",
         "setting": "its own columns",
         "average": "its own columns",
+        "tests": "its own marks",
     }
     for option, is_asked in asked.items():
         if is_asked:

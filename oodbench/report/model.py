@@ -20,7 +20,8 @@ REPORTED = "reported"  # what stands before the numbers of the source that a tab
 OTHER_PRESET = "not this preset"
 OTHER_SETTING = "another setting"  # that no suite has
 SELF_EXPLANATORY = ("id_acc", "auroc")
-BEST = "best"
+BEST, NEAR = "best", "not shown worse"  # marks in the long frame
+NEAR_MARK = "◦"
 COLUMNS = (
     "suite", "setting", "group", "method", "name", "metric", "mean", "low", "high", "interval", "seeds", "mark", "note",
 )  # fmt: skip
@@ -34,6 +35,7 @@ class Cell:
     sample: Sample | None = None  # the number under each seed, and how it varies with images
     remarks: tuple[str, ...] = ()  # what a reader must know about this number alone
     best: bool = False  # of its column, as printed
+    near: bool = False  # not the best, and not shown to be worse
     setting: str = ""
     decimals: int = 2
     reported: tuple[Number, ...] = ()  # the first is what the difference is to
@@ -93,6 +95,7 @@ class Entry:
     error: str = ""
     notes: tuple[str, ...] = ()
     best: bool = False
+    near: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,7 @@ class Row:
         """What was measured; below it what is reported, and the difference."""
         if self.printed:
             return [*self.printed]
-        entries = [Entry(c.percent, c.margin_percent, _of_number(c), c.best) for c in self.cells]
+        entries = [Entry(c.percent, c.margin_percent, _of_number(c), c.best, c.near) for c in self.cells]
         heads = (*self.heads[:-1], ", ".join(filter(None, (self.heads[-1], self.seeds))))
         printed = [PrintedRow(heads, entries, True, self.notes)]
         reported = list(dict.fromkeys(_line_of(number) for cell in self.cells for number in cell.reported))
@@ -258,7 +261,9 @@ class Table:
         if self.explained:
             return "Numbers are in percent." if self.notes else ""
         has_best = any(cell.best for row in self.rows for cell in row.cells)
-        return f"In percent; {mark}: best mean." if has_best else "In percent."
+        legend = f"In percent; {mark}: best mean" if has_best else "In percent"
+        has_near = any(cell.near for row in self.rows for cell in row.cells)
+        return f"{legend}; {NEAR_MARK}: {notes.NEAR}." if has_near else f"{legend}."
 
     @property
     def definitions(self) -> str:
@@ -312,9 +317,11 @@ def records(tables: Iterable[Table]) -> list[dict[str, Any]]:
             for cell, metric in zip(row.cells, table.metrics * len(table.settings), strict=True):
                 known = cell.interval
                 ends = (None, None, None) if known is None else (known.low, known.high, known.kind)
+                mark = BEST if cell.best else NEAR if cell.near else None
+                note = "; ".join(filter(None, (cell.note, cell.flag))) or None
                 values = (
                     *(table.suite, cell.setting, row.group, row.method, row.name, metric.name, cell.mean, *ends),
-                    *(cell.seeds, BEST if cell.best else None, "; ".join(filter(None, (cell.note, cell.flag))) or None),
+                    *(cell.seeds, mark, note),
                 )
                 record: dict[str, Any] = {"layout": table.layout or None} if has_layouts else {}
                 record |= dict(zip(COLUMNS, values, strict=True))

@@ -14,6 +14,7 @@ from oodbench.config.shipped import needs_outliers
 from oodbench.config.suite import NONE
 from oodbench.report.labels import AVERAGE, ERM, plain
 from oodbench.results.ledger import Place
+from oodbench.results.marks import MOST_SEEDS, Tested
 from oodbench.results.measurement import Measurement, Runs
 from oodbench.results.metrics import Metric
 from oodbench.results.resampling import ACCURACIES, splits_of
@@ -22,6 +23,7 @@ from oodbench.results.result import WILD_MIXTURE, Result
 if TYPE_CHECKING:
     from oodbench.report.model import Row, Table
 
+NEAR = "not shown to be worse than it (paired over seeds and images, 5 % for the column)"
 OF_GIVEN = "Rows of the same given network share its accuracies."
 BELOW_CHANCE = "below 50 is worse than chance: ID images tend to score higher than semantic OOD images"
 VIOLATION = re.compile(r"violated, (\d+\.?\d*) where (\d*\.?\d*[1-9]) is allowed")  # as a training notes it
@@ -422,6 +424,16 @@ def _origin(result: Result) -> str:
     if result.commit is not None:
         words.append(f"commit {result.commit[:8]}{'+' if result.commit.endswith('+') else ''}")
     return f"{host} ({', '.join(words)})"
+
+
+def seeds_to_tell(tests: Iterable[tuple[str, Tested]], names: Mapping[str, str]) -> str:
+    """How many seeds would tell the two best of each column apart; empty where all of them are told apart."""
+    words = []
+    for title, each in tests:
+        if each.next is not None:
+            count = f"about {each.seeds}" if each.seeds is not None else f"over {MOST_SEEDS:,}"
+            words.append(f"{title} {count} ({names[each.best]}, {names[each.next]})")
+    return f"Seeds that would tell the best from the next, with a power of 80 %: {'; '.join(words)}." if words else ""
 
 
 def sorting(metric: Metric, settings: Sequence[str]) -> str:

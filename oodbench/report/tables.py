@@ -14,8 +14,8 @@ from oodbench.errors import UserError, unknown
 from oodbench.report import notes
 from oodbench.report.labels import AVERAGE, by_paper, groups_of, is_given, plain, row_names, suite_in_words
 from oodbench.report.model import Cell, Row, Table, mark_best
+from oodbench.results import marks, statistics
 from oodbench.results import selection as model_selection
-from oodbench.results import statistics
 from oodbench.results.ledger import Ledger, Place, as_ledger, examples_of, in_order, methods_of
 from oodbench.results.measurement import Runs
 from oodbench.results.metrics import METRICS, Metric
@@ -44,6 +44,7 @@ def build(
     sort: str | None = None,
     groups: Groups | None = None,
     average: bool = False,
+    tests: bool = False,
 ) -> list[Table]:
     """A table per suite, two where domains are held out with and without a semantic set.
 
@@ -52,7 +53,8 @@ def build(
     checkpoint of results that have several, None takes them as they were at the end. Without `images` no raw scores are
     read, and intervals are over seeds alone. `sort` is a metric, shown or not, by which all rows stand, best first and
     without groups; a table whose results lack it keeps its order. `groups` are those of the suite, where it is at hand.
-    With `average`, means over the settings of a table stand in their place.
+    With `average`, means over the settings of a table stand in their place. With `tests`, methods that are not shown to
+    be worse than the best of a column are marked.
     """
     for name in (*(metrics or ()), *([] if sort is None else [sort])):
         if name not in METRICS:
@@ -66,7 +68,7 @@ def build(
     for suite, ledger in as_ledger(results).suites.items():
         origins, words = notes.replaced(ledger.results), suite_in_words(ledger.newest)
         if selection is None:
-            table = _table(suite, _lowest(ledger.last_runs, lowest), shown, images, by, groups, average)
+            table = _table(suite, _lowest(ledger.last_runs, lowest), shown, images, by, groups, average, tests)
             caption = notes.given_networks(ledger.last_runs)
             table = replace(table, caption=caption, suite_in_words=words)
             tables.append(replace(table, notes=(*table.notes, *origins)))
@@ -77,7 +79,7 @@ def build(
             sentence = model_selection.describe(selected.values(), selection, last_only)
             networks = notes.given_networks(selected)
             caption = " ".join(filter(None, [networks, sentence, TRANSDUCTIVE if last_only else ""]))
-            table = _table(suite, _lowest(selected, lowest), shown, images, by, groups, average)
+            table = _table(suite, _lowest(selected, lowest), shown, images, by, groups, average, tests)
             part = "with a semantic set" if last_only and len(kinds) > 1 else ""
             table = replace(table, part=part, caption=caption, suite_in_words=words)
             tables.append(replace(table, notes=(*table.notes, *origins)))
@@ -116,7 +118,7 @@ def _lowest(runs: Mapping[Place, Runs], seeds: int | None) -> dict[Place, Runs]:
 
 def _table(
     suite: str, runs: Mapping[Place, Runs], asked: list[Metric] | None, images: bool, by: Metric | None,
-    groups: Groups | None, average: bool,
+    groups: Groups | None, average: bool, tests: bool,
 ) -> Table:  # fmt: skip
     metrics = _recorded(runs) if asked is None else asked
     methods = by_paper(methods_of(runs))
@@ -140,6 +142,7 @@ def _table(
 
     grid = [[cell(label, title, metric) for title, metric in product(columns, metrics)] for label in methods]
     mark_best(grid, metrics * len(columns))
+    said = _mark_near(grid, [*methods], list(product(columns, metrics)), own, names) if tests else ""
     rows = [
         Row(
             label,
@@ -156,7 +159,7 @@ def _table(
         for (label, method), cells in zip(methods.items(), grid, strict=True)
     ]
     shares = notes.one_network(names, runs) if any(metric.name in ACCURACIES for metric in metrics) else []
-    below = (*shares, *notes.larger_base(runs))
+    below = (*shares, *notes.larger_base(runs), *filter(None, [said]))
     table = Table(suite, list(columns), metrics, notes.with_seeds(rows), notes=below)
     return table if by is None else _sorted(table, by, runs, settings)
 
@@ -165,6 +168,29 @@ def _recorded(runs: Mapping[Place, Runs]) -> list[Metric]:
     """Of DEFAULT_METRICS: without a semantic set there are accuracies alone; all if every run failed."""
     recorded = {name for some in runs.values() for each in some.measurements for name in each.metrics}
     return [METRICS[name] for name in DEFAULT_METRICS if name in recorded or recorded.isdisjoint(DEFAULT_METRICS)]
+
+
+def _mark_near(
+    grid: list[list[Cell]], methods: Sequence[str], columns: Sequence[tuple[str, Metric]],
+    runs: Mapping[Place, Sequence[Runs | None]], names: Mapping[str, str],
+) -> str:  # fmt: skip
+    """Marks what is not shown to be worse than the best, and says how many seeds would show it."""
+    found: list[tuple[str, str, marks.Tested]] = []
+    for i, (title, metric) in enumerate(columns):
+        known = {method: cell.sample for method, row in zip(methods, grid, strict=True) if (cell := row[i]).sample}
+        variants = {method: [each.newest.variant for each in runs[method, title] if each] for method in known}
+        stored = {method: marks.stored_values(own, metric.name) for method, own in variants.items()}
+        column = marks.tested(Column(metric, {name: each for name, each in known.items() if each}), stored)
+        if column is None:
+            continue
+        for method, row in zip(methods, grid, strict=True):
+            row[i] = replace(row[i], near=not row[i].best and method in column.not_shown_worse)
+        found.append((title, metric.title, column))
+    means = [each for each in found if each[0].startswith(AVERAGE)] or found
+    several = len({title for title, _, _ in means}) > 1
+    return notes.seeds_to_tell(
+        [(f"{metric} in {title}" if several else metric, each) for title, metric, each in means], names
+    )
 
 
 def measured(runs: Sequence[Runs], metric: Metric, sample: Sample | None) -> Cell:

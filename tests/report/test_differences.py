@@ -146,7 +146,7 @@ def test_without_raw_scores_there_are_intervals_over_seeds_and_of_one_seed_the_b
     assert "too few seeds to judge by, and no raw scores for this number" in out
     by_method = {r.method: r.metrics["auroc"] for r in read_folder(tmp_path)[0] if r.seed == 0}
     ((line, _),) = rows(out, "MSP")
-    assert f"{100 * (by_method['msp'] - by_method['erm']):+.2f}  (b)" in line and "[" not in line
+    assert f"{100 * (by_method['msp'] - by_method['erm']):+.2f}◦  (b)" in line and "[" not in line
 
 
 def test_methods_without_a_seed_in_common_are_not_compared(tmp_path):

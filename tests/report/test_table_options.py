@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from oodbench.report.labels import by_paper, row_names, setting_in_words
 from oodbench.report.layouts import assemble
 from oodbench.report.render import ENDINGS, render
 from oodbench.report.tables import build
+from oodbench.results.folder import read_folder
 from oodbench.results.stored import LOCK, write
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
@@ -254,3 +256,19 @@ def test_latex_has_words_and_is_set_small():
     assert r"\caption{MNIST-C (preset smoke). " in text and r"\label{tab:mnist-c-smoke}" in text
     tables = text.split(r"\begin{table*}")[1:]
     assert tables and all(re.search(r"\\(tiny|[a-z]*size|small)\b", table)[1] == "small" for table in tables)
+
+
+def test_tests_mark_what_is_not_shown_to_be_worse_and_say_how_many_seeds_would_show_it():
+    results, _ = read_folder(REFERENCE / "digits-c")
+    shown = [r for r in results if r.seed < 3 and r.setting == "unseen-digits"]
+    (plain,), (tested,) = build(shown, ["fpr95"]), build(shown, ["fpr95"], tests=True)
+    assert not any(cell.near for row in plain.rows for cell in row.cells)
+    near = {row.method for row in tested.rows if row.cells[0].near}
+    (best,) = [row.method for row in tested.rows if row.cells[0].best]
+    assert best == "energy-oe" and {"scone", "woods"} <= near and "knn" not in near
+    assert "Seeds that would tell the best from the next" in " ".join(tested.remarks)
+    assert "◦" in tested.legend("bold")
+    for form, mark in (("text", "◦"), ("markdown", " ◦ "), ("latex", r"$^{\circ}$"), ("html", " ◦</td>")):
+        assert mark in render([tested], form) and "◦" not in render([plain], form)
+    marks = {r["method"]: r["mark"] for r in json.loads(render([tested], "json"))}
+    assert marks["scone"] == "not shown worse" and marks["knn"] is None

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from html import escape
 
 from oodbench.report.labels import plain, title_of
-from oodbench.report.model import Entry, PrintedRow, Table, letters
+from oodbench.report.model import NEAR_MARK, Entry, PrintedRow, Table, letters
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -53,6 +53,7 @@ def _line(line: PrintedRow, marks: dict[str, str]) -> str:
 
 def _number(figure: Entry, marks: dict[str, str]) -> str:
     text = _escaped(f"{figure.text} ± {figure.error}" if figure.error else figure.text)
+    text += f" {NEAR_MARK}" if figure.near else ""
     return (f"<strong>{text}</strong>" if figure.best else text) + _marked(figure, marks)
 
 

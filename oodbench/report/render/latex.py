@@ -11,7 +11,17 @@ from oodbench.report.model import Entry, PrintedRow, Table, letters
 from oodbench.results.metrics import Metric
 
 # What plain pdflatex would obey or not know. Braces around [ and * hide them from the \\ of the row above.
-SYMBOLS = {"±": "pm", "×": "times", "≤": "le", "≥": "ge", "↑": "uparrow", "↓": "downarrow", "π": "pi", "η": "eta"}
+SYMBOLS = {
+    "±": "pm",
+    "×": "times",
+    "≤": "le",
+    "≥": "ge",
+    "↑": "uparrow",
+    "↓": "downarrow",
+    "π": "pi",
+    "η": "eta",
+    "◦": "circ",
+}
 LATEX = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
     ">": r"\textgreater{}", "|": r"\textbar{}", "[": "{[}", "]": "{]}", "*": "{*}", "`": "{`}", '"': "''",
@@ -21,6 +31,7 @@ LATEX = {
 SIZE, TITLE, ERROR, BELOW = r"\small", r"\scriptsize", r"\tiny", r"\scriptsize"  # of tables and what is in them
 STRETCH = 0.83  # of the distance of lines
 SIGN = r"$\pm$"
+NEAR_LATEX = r"$^{\circ}$"
 # A page of two columns in LaTeX's own article, and about how wide letters are at these sizes, in points.
 TEXT_WIDTH, GAP = 469.0, 3.0
 LETTER, DIGIT, BOLD_DIGIT, SMALL, SIGN_WIDTH = 4.3, 4.3, 4.9, 3.2, 6.0
@@ -91,7 +102,7 @@ def _fits(table: Table, panels: list[Places], sign: str) -> bool:
 
 def _points(entry: Entry, sign: str) -> float:
     error = SMALL * len(entry.error) + (SIGN_WIDTH if sign else 0.0) if entry.error else 0.0
-    return (BOLD_DIGIT if entry.best else DIGIT) * len(entry.text) + error + SMALL * len(entry.notes)
+    return (BOLD_DIGIT if entry.best else DIGIT) * len(entry.text) + error + SMALL * (len(entry.notes) + entry.near)
 
 
 def _pages(table: Table) -> list[list[int]]:
@@ -194,7 +205,8 @@ def _number(figure: Entry, marks: dict[str, str], sign: str) -> str:
     text = "--" if figure.text == "–" else _escaped(figure.text)
     text = rf"\textbf{{{text}}}" if figure.best else text
     error = rf"\raisebox{{-.3ex}}{{{ERROR}{sign}{figure.error}}}" if figure.error else ""
-    return text + error + _marked(figure, marks)
+    near = NEAR_LATEX if figure.near else ""
+    return text + error + near + _marked(figure, marks)
 
 
 def _marked(noted: Entry | PrintedRow, marks: dict[str, str]) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from oodbench.report.labels import plain, title_of
-from oodbench.report.model import Entry, Table, letters
+from oodbench.report.model import NEAR_MARK, Entry, Table, letters
 
 
 def to_markdown(table: Table) -> str:
@@ -48,6 +48,7 @@ def _column(figures: list[Entry], marks: dict[str, str]) -> list[str]:
     shown = []
     for figure, own in zip(figures, tails, strict=True):
         text = f"{figure.text} ± {figure.error}" if figure.error else figure.text
+        text += f" {NEAR_MARK}" if figure.near else ""
         mark = own.ljust(max(map(len, tails)))
         shown.append(f"**{text}**{mark}" if figure.best else text + mark + stars)
     return shown

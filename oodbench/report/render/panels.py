@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from oodbench.report.labels import plain, title_of
-from oodbench.report.model import Entry, PrintedRow, Table, letters
+from oodbench.report.model import NEAR_MARK, Entry, PrintedRow, Table, letters
 
 GAP, NARROW_GAP = 2, 1  # between columns
 NARROWEST_NAMES = 16  # of rows, where room for figures is short
@@ -138,12 +138,15 @@ class _Panel:
         errors = [entry.error if self.errors else "" for entry in entries]
         tails = [f" ({letters(entry, self.table.marks)})" if entry.notes else "" for entry in entries]
         width, tail = _widest(errors), _widest(tails)
+        marks = max((0 if self.bold else entry.best) + entry.near for entry in entries)
+        marks = marks if self.bold else max(marks, 1)
         shown = []
         for entry, error, own in zip(entries, errors, tails, strict=True):
             figure = f"{BOLD}{entry.text}{NOT_BOLD}" if entry.best and self.bold else entry.text
             after = f" ± {error:>{width}}" if error else " " * (width + 3 if width else 0)
-            mark = "" if self.bold else self.table.mark if entry.best else " "
-            shown.append(f"{figure}{after}{mark}{own:{tail}}")
+            near = NEAR_MARK if entry.near else ""
+            mark = near if self.bold else (self.table.mark if entry.best else "") + near
+            shown.append(f"{figure}{after}{mark:{marks}}{own:{tail}}")
         return shown
 
     def _line(self, texts: Sequence[str], widths: list[int]) -> str:
