@@ -239,12 +239,13 @@ def table(
     width: int | None = None,
     columns: Sequence[str] | None = None,
     tests: bool = False,
+    ranks: bool = False,
 ) -> Tables:
     """What `oodbench table` prints, as a `str` that a notebook shows as tables and that has `frame()` and `latex()`.
 
     `format` is one of `oodbench.report.render.FORMATS`. `seeds=3` are the three lowest, `seeds=[0, 2]` these two, and
-    `seeds=0` is seed 0. `tests` marks what is not shown to be worse than the best. `columns` is another word for
-    `metrics`. With `width`, `format="text"` has no longer lines.
+    `seeds=0` is seed 0. `tests` marks what is not shown to be worse than the best, and `ranks` adds ranks. `columns`
+    is another word for `metrics`. With `width`, `format="text"` has no longer lines.
     """
     if metrics is not None and columns is not None:
         raise UserError("columns and metrics are one thing; give one of them")
@@ -264,6 +265,7 @@ def table(
         settings,
         average,
         tests,
+        ranks,
     )
     return Tables(built, format, width)
 

@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--average", action="store_true", help="show means over settings instead of each setting")
     parser.add_argument("--tests", action="store_true", help="mark with ◦ what is not shown to be worse than the best")
+    parser.add_argument("--ranks", action="store_true", help="below each mean its rank and the ranks it may have")
     parser.add_argument("--sort", metavar="METRIC", help="sort all rows by this metric, best first, without groups")
     parser.add_argument(
         "--format",
@@ -77,6 +78,7 @@ def main(given: argparse.Namespace) -> int:
         given.setting,
         given.average,
         given.tests,
+        given.ranks,
     )
     if given.average and not any(cell.setting.startswith(AVERAGE) for table in built for cell in table.rows[0].cells):
         _say("no table here has several settings; --average changes nothing")

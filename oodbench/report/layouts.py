@@ -45,6 +45,7 @@ def assemble(
     settings: Sequence[str] = (),
     average: bool = False,
     tests: bool = False,
+    ranks: bool = False,
 ) -> list[Table]:
     """The tables a user asks for: of a layout of a paper or, without one, a table of our own for every suite.
 
@@ -59,6 +60,7 @@ def assemble(
                 "setting": settings,
                 "average": average,
                 "tests": tests,
+                "ranks": ranks,
             }
         )
     count = seeds if isinstance(seeds, int | str) else "all"
@@ -66,7 +68,7 @@ def assemble(
     ledger = as_ledger(results).narrowed(suites, settings, methods, None if isinstance(seeds, int | str) else seeds)
     if layout is None:
         built = own_tables(
-            ledger, metrics, count, selection or TRAINING_DOMAIN, sort=sort, average=average, tests=tests
+            ledger, metrics, count, selection or TRAINING_DOMAIN, sort=sort, average=average, tests=tests, ranks=ranks
         )
         return with_reported(built, ledger) if reported else built
     built = build(ledger, layout, count, selection)
@@ -81,6 +83,7 @@ def _refuse_beside_layout(asked: Mapping[str, object]) -> None:
         "setting": "its own columns",
         "average": "its own columns",
         "tests": "its own marks",
+        "ranks": "its own rows",
     }
     for option, is_asked in asked.items():
         if is_asked:

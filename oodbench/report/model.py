@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from oodbench.report import notes
 from oodbench.report.labels import plain, setting_in_words
 from oodbench.report.numbers import Number
+from oodbench.results.marks import Rank
 from oodbench.results.metrics import Metric
 from oodbench.results.samples import Interval, Sample, interval_of_rate
 
@@ -25,6 +26,7 @@ NEAR_MARK = "◦"
 COLUMNS = (
     "suite", "setting", "group", "method", "name", "metric", "mean", "low", "high", "interval", "seeds", "mark", "note",
 )  # fmt: skip
+OF_RANKS = ("rank", "rank_low", "rank_high")
 OF_REPORTED = ("reported", "reported_error", "reported_setting", "difference", "reported_marks", "reported_note")
 
 
@@ -36,6 +38,7 @@ class Cell:
     remarks: tuple[str, ...] = ()  # what a reader must know about this number alone
     best: bool = False  # of its column, as printed
     near: bool = False  # not the best, and not shown to be worse
+    rank: Rank | None = None  # in its column
     setting: str = ""
     decimals: int = 2
     reported: tuple[Number, ...] = ()  # the first is what the difference is to
@@ -135,6 +138,8 @@ class Row:
         entries = [Entry(c.percent, c.margin_percent, _of_number(c), c.best, c.near) for c in self.cells]
         heads = (*self.heads[:-1], ", ".join(filter(None, (self.heads[-1], self.seeds))))
         printed = [PrintedRow(heads, entries, True, self.notes)]
+        if any(cell.rank for cell in self.cells):
+            printed.append(below(self.heads, "rank", [_rank_entry(cell.rank) for cell in self.cells]))
         reported = list(dict.fromkeys(_line_of(number) for cell in self.cells for number in cell.reported))
         for line in reported:
             numbers = [next((n for n in cell.reported if _line_of(n) == line), None) for cell in self.cells]
@@ -186,6 +191,12 @@ def _of_number(cell: Cell) -> tuple[str, ...]:
 
 def _reported_entry(number: Number | None) -> Entry:
     return Entry("") if number is None else Entry(number.text, number.error_text, tuple(filter(None, [number.note])))
+
+
+def _rank_entry(rank: Rank | None) -> Entry:
+    if rank is None:
+        return Entry("")
+    return Entry(f"{rank.value} [{rank.low}]" if rank.low == rank.high else f"{rank.value} [{rank.low}–{rank.high}]")
 
 
 def _difference_entry(cell: Cell) -> Entry:
@@ -306,10 +317,11 @@ def records(tables: Iterable[Table]) -> list[dict[str, Any]]:
     """The long frame: a record for each suite, setting, method and metric, None for what is missing.
 
     `low` and `high` are the ends of the 95 % interval, and `interval` says what it is over. Tables of a paper have a
-    column for their name, and tables with reported numbers have those of OF_REPORTED.
+    column for their name, and tables with ranks or reported numbers have those of OF_RANKS or OF_REPORTED.
     """
     shown = [*tables]
     has_layouts = any(table.layout for table in shown)
+    has_ranks = any(cell.rank for table in shown for row in table.rows for cell in row.cells)
     has_reported = any(cell.reported for table in shown for row in table.rows for cell in row.cells)
     found = []
     for table in shown:
@@ -325,6 +337,9 @@ def records(tables: Iterable[Table]) -> list[dict[str, Any]]:
                 )
                 record: dict[str, Any] = {"layout": table.layout or None} if has_layouts else {}
                 record |= dict(zip(COLUMNS, values, strict=True))
+                if has_ranks:
+                    rank = (None,) * 3 if cell.rank is None else (cell.rank.value, cell.rank.low, cell.rank.high)
+                    record |= dict(zip(OF_RANKS, rank, strict=True))
                 found.append(record | (_reported(cell) if has_reported else {}))
     return found
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from oodbench.report.model import Row, Table
 
 NEAR = "not shown to be worse than it (paired over seeds and images, 5 % for the column)"
+RANKS = (
+    "Rank: by the mean, and in brackets the ranks that a method may have (95 %; from three seeds on); equals share one."
+)
 OF_GIVEN = "Rows of the same given network share its accuracies."
 BELOW_CHANCE = "below 50 is worse than chance: ID images tend to score higher than semantic OOD images"
 VIOLATION = re.compile(r"violated, (\d+\.?\d*) where (\d*\.?\d*[1-9]) is allowed")  # as a training notes it

@@ -45,6 +45,7 @@ def build(
     groups: Groups | None = None,
     average: bool = False,
     tests: bool = False,
+    ranks: bool = False,
 ) -> list[Table]:
     """A table per suite, two where domains are held out with and without a semantic set.
 
@@ -54,7 +55,7 @@ def build(
     read, and intervals are over seeds alone. `sort` is a metric, shown or not, by which all rows stand, best first and
     without groups; a table whose results lack it keeps its order. `groups` are those of the suite, where it is at hand.
     With `average`, means over the settings of a table stand in their place. With `tests`, methods that are not shown to
-    be worse than the best of a column are marked.
+    be worse than the best of a column are marked, and with `ranks` each has its rank in a column and a set of ranks.
     """
     for name in (*(metrics or ()), *([] if sort is None else [sort])):
         if name not in METRICS:
@@ -68,7 +69,7 @@ def build(
     for suite, ledger in as_ledger(results).suites.items():
         origins, words = notes.replaced(ledger.results), suite_in_words(ledger.newest)
         if selection is None:
-            table = _table(suite, _lowest(ledger.last_runs, lowest), shown, images, by, groups, average, tests)
+            table = _table(suite, _lowest(ledger.last_runs, lowest), shown, images, by, groups, average, tests, ranks)
             caption = notes.given_networks(ledger.last_runs)
             table = replace(table, caption=caption, suite_in_words=words)
             tables.append(replace(table, notes=(*table.notes, *origins)))
@@ -79,7 +80,7 @@ def build(
             sentence = model_selection.describe(selected.values(), selection, last_only)
             networks = notes.given_networks(selected)
             caption = " ".join(filter(None, [networks, sentence, TRANSDUCTIVE if last_only else ""]))
-            table = _table(suite, _lowest(selected, lowest), shown, images, by, groups, average, tests)
+            table = _table(suite, _lowest(selected, lowest), shown, images, by, groups, average, tests, ranks)
             part = "with a semantic set" if last_only and len(kinds) > 1 else ""
             table = replace(table, part=part, caption=caption, suite_in_words=words)
             tables.append(replace(table, notes=(*table.notes, *origins)))
@@ -118,7 +119,7 @@ def _lowest(runs: Mapping[Place, Runs], seeds: int | None) -> dict[Place, Runs]:
 
 def _table(
     suite: str, runs: Mapping[Place, Runs], asked: list[Metric] | None, images: bool, by: Metric | None,
-    groups: Groups | None, average: bool, tests: bool,
+    groups: Groups | None, average: bool, tests: bool, ranks: bool,
 ) -> Table:  # fmt: skip
     metrics = _recorded(runs) if asked is None else asked
     methods = by_paper(methods_of(runs))
@@ -143,6 +144,9 @@ def _table(
     grid = [[cell(label, title, metric) for title, metric in product(columns, metrics)] for label in methods]
     mark_best(grid, metrics * len(columns))
     said = _mark_near(grid, [*methods], list(product(columns, metrics)), own, names) if tests else ""
+    if ranks:
+        _add_ranks(grid, [*methods], metrics * len(columns))
+        said = " ".join(filter(None, [said, notes.RANKS]))
     rows = [
         Row(
             label,
@@ -177,10 +181,10 @@ def _mark_near(
     """Marks what is not shown to be worse than the best, and says how many seeds would show it."""
     found: list[tuple[str, str, marks.Tested]] = []
     for i, (title, metric) in enumerate(columns):
-        known = {method: cell.sample for method, row in zip(methods, grid, strict=True) if (cell := row[i]).sample}
+        known = {method: sample for method, row in zip(methods, grid, strict=True) if (sample := row[i].sample)}
         variants = {method: [each.newest.variant for each in runs[method, title] if each] for method in known}
         stored = {method: marks.stored_values(own, metric.name) for method, own in variants.items()}
-        column = marks.tested(Column(metric, {name: each for name, each in known.items() if each}), stored)
+        column = marks.tested(Column(metric, known), stored)
         if column is None:
             continue
         for method, row in zip(methods, grid, strict=True):
@@ -191,6 +195,14 @@ def _mark_near(
     return notes.seeds_to_tell(
         [(f"{metric} in {title}" if several else metric, each) for title, metric, each in means], names
     )
+
+
+def _add_ranks(grid: list[list[Cell]], methods: Sequence[str], metrics: Sequence[Metric]) -> None:
+    for i, metric in enumerate(metrics):
+        known = {method: sample for method, row in zip(methods, grid, strict=True) if (sample := row[i].sample)}
+        found = marks.ranks(Column(metric, known))
+        for method, row in zip(methods, grid, strict=True):
+            row[i] = replace(row[i], rank=found.get(method))
 
 
 def measured(runs: Sequence[Runs], metric: Metric, sample: Sample | None) -> Cell:

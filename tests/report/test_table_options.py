@@ -272,3 +272,16 @@ def test_tests_mark_what_is_not_shown_to_be_worse_and_say_how_many_seeds_would_s
         assert mark in render([tested], form) and "◦" not in render([plain], form)
     marks = {r["method"]: r["mark"] for r in json.loads(render([tested], "json"))}
     assert marks["scone"] == "not shown worse" and marks["knn"] is None
+
+
+def test_ranks_stand_below_the_means_with_the_ranks_that_a_method_may_have():
+    results, _ = read_folder(REFERENCE / "digits-c")
+    shown = [r for r in results if r.seed < 5 and r.method in ("scone", "knn", "energy-oe", "erm", "energy")]
+    (table,) = build(shown, ["fpr95"], average=True, ranks=True)
+    lines = {row.method: row.lines[1] for row in table.rows}
+    assert all(line.heads == ("rank",) and not line.is_measured for line in lines.values())
+    assert [lines[name].entries[0].text for name in ("energy-oe", "erm", "energy")] == ["1 [1–2]", "4 [4]", "4 [4]"]
+    (record,) = [r for r in json.loads(render([table], "json")) if r["method"] == "energy-oe"]
+    assert (record["rank"], record["rank_low"], record["rank_high"]) == (1, 1, 2)
+    refused = oodbench("table", REFERENCE / "digits-c", "--layout", "main", "--ranks")
+    assert_refused(refused, "leave out --ranks or --layout")

@@ -115,3 +115,32 @@ def test_a_simulation_of_equal_methods_leaves_few_of_them_out():
             for seeds in simulate.normal(random, residuals, (200, 5))
         ]
         assert np.mean(wrong) < most
+
+
+def test_ranks_follow_the_means_and_equals_share_the_better_one():
+    ranks = marks.ranks(column(a=(0.9, 0.91, 0.92), b=(0.5, 0.51, 0.5), c=(0.5, 0.51, 0.5), d=(0.1, 0.12, 0.11)))
+    assert {name: each.value for name, each in ranks.items()} == {"a": 1, "b": 2, "c": 2, "d": 4}
+    assert {name: (each.low, each.high) for name, each in ranks.items()} == {
+        "a": (1, 1), "b": (2, 2), "c": (2, 2), "d": (4, 4)
+    }  # fmt: skip
+    lower = marks.ranks(column("fpr95", a=(0.9, 0.91, 0.92), b=(0.5, 0.51, 0.5)))
+    assert (lower["a"].value, lower["b"].value) == (2, 1)
+
+
+def test_methods_that_nothing_tells_apart_may_have_each_others_ranks():
+    ranks = marks.ranks(column(a=(0.9, 0.8, 0.7), b=(0.7, 0.85, 0.8), c=(0.1, 0.12, 0.11)))
+    assert [(ranks[name].low, ranks[name].high) for name in "abc"] == [(1, 2), (1, 2), (3, 3)]
+
+
+def test_two_seeds_rank_nothing():
+    assert marks.ranks(column(a=(0.9, 0.8), b=(0.7, 0.85))) == {}
+
+
+def test_sets_of_ranks_hold_the_truth_about_as_often_as_they_say():
+    """A glance at what benchmarks/marks/coverage.py measures at length."""
+    random = np.random.default_rng(3)
+    truth, held = np.linspace(0.6, 0.9, 10), 0
+    for _ in range(100):
+        seeds = truth + 0.03 * random.standard_normal((5, 10))
+        held += sum(low <= 10 - j <= high for j in range(10) for low, high in [marks.rank_set(seeds, j)])
+    assert 0.92 < held / 1000 < 1
