@@ -12,7 +12,7 @@ from oodbench.config import identity
 from oodbench.config.cards import catalogue, folder
 from oodbench.config.registry import Registry, display_names
 from oodbench.errors import UserError
-from oodbench.report import groups
+from oodbench.report import labels
 
 SCORER = '''\
 """A. Author, Scores by one logit, 2026."""
@@ -193,7 +193,7 @@ def test_without_a_display_name_the_class_is_spelled_as_it_is_where_it_has_the_n
 
 
 def test_the_rows_of_the_paper_are_methods_of_ours_and_print_as_it_spells_them():
-    assert set(groups.ORDER) < {name for name, card in Registry().cards.items() if card.is_ours}
+    assert set(labels.ORDER) < {name for name, card in Registry().cards.items() if card.is_ours}
     shown = [display_names()[name] for name in ("energy-oe", "i-mixup", "bn-adapt", "vim")]
     assert shown == ["Energy (w. outlier)", "I-Mixup", "BN-adapt", "ViM"]
 

@@ -55,7 +55,8 @@ def page_data(
         chunks += [chunk(f"board-{number}", plain), chunk(f"pairs-{number}", compared)]
         chunks += _cells(number, some, command)
     tell("papers")
-    chunks.append(chunk("papers", papers.data_of(made)))
+    reported = papers.data_of(made)
+    chunks.append(chunk("papers", reported))
     index = {
         "schema": SCHEMA,
         "title": title,
@@ -64,6 +65,7 @@ def page_data(
         "skipped": len(ledger.problems),
         "selection": {"rule": rule, "means": RULES[rule]} if any(r.domain_accuracies for r in ledger.results) else None,
         "usual": list(DEFAULT_METRICS),
+        "papers": len(reported["tables"]),
         "metrics": {
             each.name: {
                 "title": each.title,
@@ -97,6 +99,7 @@ def _listed(number: int, board: Board, plain: dict[str, Any], baseline: int) -> 
         "results": len(board.ledger.results),
         "baseline": baseline,
         "sweeps": len(plain["sweeps"]),
+        "front": any(plain["front"]),
     }
 
 

@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from oodbench.config import shipped
 from oodbench.report import tables
+from oodbench.report.beside import with_reported
+from oodbench.report.labels import plain
 from oodbench.report.model import Cell, Row, Table
 from oodbench.report.page.boards import Board
 from oodbench.results import selection
@@ -16,6 +19,7 @@ from oodbench.results.ledger import Place, in_order
 from oodbench.results.measurement import Runs
 from oodbench.results.metrics import METRICS
 from oodbench.results.resampling import FAST
+from oodbench.results.result import WILD_MIXTURE, Result
 from oodbench.results.samples import Sample
 from oodbench.results.standing import standing
 
@@ -53,7 +57,8 @@ def standings(board: Board, rule: str) -> Standings:
     recorded = {name for some in runs.values() for each in some.ok for name in each.metrics} or set(FAST)
     quick = [name for name in METRICS if name in recorded and name in FAST]
     slow = [name for name in METRICS if name in recorded and name not in FAST]
-    (table,) = tables.build(board.ledger, quick or list(tables.DEFAULT_METRICS), selection=rule)
+    (table,) = tables.build(board.ledger, quick or list(tables.DEFAULT_METRICS), selection=rule, tests=True, ranks=True)
+    (table,) = with_reported([table], board.ledger)
     without = tables.build(board.ledger, slow, selection=rule, images=False)[0] if slow else None
     settings = in_order(runs)
     columns = {setting: [setting] for setting in settings} | tables.averages(runs, settings)
@@ -113,13 +118,22 @@ def _column(cells: Sequence[Cell], judged: bool, notes: dict[str, int]) -> Plain
     }
     if judged:
         column |= {
+            "paper": [_reported(cell) for cell in cells],
             "margin": [None if each is None else hundredths(each.margin) for each in intervals],
             "low": [None if each is None else hundredths(each.low) for each in intervals],
             "high": [None if each is None else hundredths(each.high) for each in intervals],
             "over": [None if each is None else each.kind for each in intervals],
             "best": [int(cell.best) for cell in cells],
+            "near": [int(cell.near) for cell in cells],
+            "rank": [cell.rank and [cell.rank.value, cell.rank.low, cell.rank.high] for cell in cells],
         }
     return column
+
+
+def _reported(cell: Cell) -> int | None:
+    """What a paper reports for the very setting, which may stand on one axis with the mean."""
+    number = cell.reported[0] if cell.reported else None
+    return hundredths(number.value) if number and number.is_comparable and number.is_of_preset else None
 
 
 def _place(note: str, notes: dict[str, int]) -> int:
@@ -130,6 +144,7 @@ def _rows(some: Standings, notes: dict[str, int]) -> list[Plain]:
     runs: dict[str, dict[str, Runs]] = {}
     for (method, setting), own in some.runs.items():
         runs.setdefault(method, {})[setting] = own
+    newest = {method: own[max(own, key=lambda name: own[name].newest.written)].newest for method, own in runs.items()}
     networks: dict[object, int] = {}  # rows under the same weights in every setting and seed share a number
     made = []
     for i, row in enumerate(some.rows):
@@ -139,12 +154,31 @@ def _rows(some: Standings, notes: dict[str, int]) -> list[Plain]:
             each["notes"] = [_place(note, notes) for note in row.notes]
         if row.network:
             each["given"] = row.network
+        each |= _facts(newest[row.method])
         paths = [one.result.path for own in runs[row.method].values() for one in own.measurements]
         words = {path and standing(path) for path in paths}
         if len(words) == 1 and None not in words:  # a row that is partly verified is not
             each["standing"] = words.pop()
         made.append(each)
     return made
+
+
+def _facts(result: Result) -> Plain:
+    """Where the method comes from, what it learned from beside labeled images, and when it was run."""
+    method = result.config.method
+    known = shipped.facts().get(method.first)
+    needs = shipped.facts()[method.trainer.name].needs if method.trainer.name in shipped.facts() else ()
+    uses = []
+    if "wild" in needs:
+        uses.append("wild images")
+    if "labels" in needs:
+        uses.append("labels")
+    if "outliers" in needs or method.outliers is not None:
+        uses.append(f"outliers: {plain(method.outliers or WILD_MIXTURE.removeprefix('the '))}")
+    found: Plain = {"uses": uses, "date": result.written[:10]}
+    if known is not None and known.paper is not None:
+        found["paper"] = [known.paper.authors, known.paper.title, f"{known.paper.venue} {known.paper.year}".strip()]
+    return found
 
 
 def _weights(method: str, runs: Mapping[str, Runs]) -> object:

@@ -4,8 +4,8 @@
 async function compare(state) {
   const listed = currentBoard(state), board = await chunk(`board-${listed.number}`), pairs = await chunk(`pairs-${listed.number}`);
   const row = (method, other) => { const i = board.rows.findIndex((each) => each.method === method); return i >= 0 ? i : other; };
-  const b = row(state.b, listed.baseline), a = row(state.a, board.rows.findIndex((_, i) => i !== b));
-  const column = columnOf(state, board), methods = board.rows.map((each) => [each.method, each.name]);
+  const b = row(state.b, listed.baseline), column = columnOf(state, board);
+  const a = row(state.a, mostTelling(board, pairs, column, b)), methods = board.rows.map((each) => [each.method, each.name]);
   const toolbar = h("div", { class: "toolbar" }, boardFields(state, board),
     select("Method", methods, board.rows[a]?.method, (method) => go({ a: method, b: board.rows[b].method })),
     select("minus", methods, board.rows[b].method, (method) => go({ b: method, a: board.rows[a].method })),
@@ -22,6 +22,16 @@ async function compare(state) {
     perSeed(board, metrics, column, a, b, names),
     await densities(state, listed, board, column, a, b),
   ];
+}
+
+function mostTelling(board, pairs, column, b) {
+  // Against the baseline: most metrics that differ; of equals, the better rank.
+  const metrics = index.usual.filter((name) => board.metrics.includes(name));
+  const ranked = board.numbers[rankedBy(board)][column].rank || [];
+  const rate = (i) => metrics.filter((name) => pairIndex(pairs, name, column)(i, b)?.holds).length;
+  const others = board.rows.map((_, i) => i).filter((i) => i !== b);
+  others.sort((i, j) => rate(j) - rate(i) || (ranked[i]?.[0] ?? 1e9) - (ranked[j]?.[0] ?? 1e9) || i - j);
+  return others.length ? others[0] : -1;
 }
 
 function differenceTable(board, pairs, metrics, columns, a, b, names) {

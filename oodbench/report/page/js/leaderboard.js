@@ -9,8 +9,24 @@ function shownMetrics(state, board) {
   const asked = (state.metrics || "").split(".").filter((name) => board.metrics.includes(name));
   if (asked.length) return board.metrics.filter((name) => asked.includes(name));
   const usual = index.usual.filter((name) => board.metrics.includes(name));
-  return usual.length ? usual : board.metrics;
+  if (!usual.length) return board.metrics;
+  const first = ["fpr95", "auroc"].filter((name) => usual.includes(name));
+  return innerWidth <= NARROW ? [...first, ...usual.filter((name) => !first.includes(name))] : usual;
 }
+
+function rankedBy(board) {
+  // The metric that orders methods where a reader has chosen none.
+  return ["auroc", "covariate_acc", ...board.metrics].find((name) => board.metrics.includes(name) && board.numbers[name][0].rank);
+}
+
+function orderOf(state, board) {
+  // "tables" is the order of the tables, in groups; otherwise a metric or the name, and a minus for descending.
+  if (state.sort) return state.sort;
+  const name = rankedBy(board);
+  return name ? `${index.metrics[name].higher ? "-" : ""}${name}` : "tables";
+}
+
+const NARROW = 760; // pixels: where FPR and AUROC come first
 
 function columnOf(state, board) {
   const found = board.columns.findIndex((each) => each.title === state.setting);
@@ -86,7 +102,8 @@ async function leaderboard(state) {
   const pairs = against >= 0 ? await chunk(`pairs-${listed.number}`) : null;
   const places = columns.flatMap((column) => metrics.map((metric) => ({ column, metric, numbers: board.numbers[metric][column], key: `${metric}@${column}` })));
   if (pairs) for (const place of places) place.to = pairIndex(pairs, place.metric, place.column);
-  const lines = sorted(linesOf(board, state, columns, each), state, places);
+  const order = orderOf(state, board), lead = wide || each ? null : leadOf(order, board, places, columns[0]);
+  const lines = sorted(linesOf(board, order, state, columns, each), order, places);
   const picked = [state.a, state.b].filter(Boolean);
   const seen = new Map(); // notes and their letters, in reading order
 
@@ -99,11 +116,12 @@ async function leaderboard(state) {
   const toolbar = h("div", { class: "toolbar" },
     boardFields(state, board, { all: true }), rowFields(state, board),
     select("Marks", [["", "Best, as in tables"], { group: "Differences from", options: methods }], against >= 0 ? state.against : "", (method) => go({ against: method })),
+    select("Order", [["", `By ${index.metrics[rankedBy(board)]?.title || "rows"}`], ["tables", "As in tables"], ["name", "By name"]], ["tables", "name"].includes(state.sort) ? state.sort : "", (sort) => go({ sort })),
     select("Seeds", [["", "Mean"], ["each", "Each seed"]], each ? "each" : "", (seeds) => go({ seeds })),
     metricFields,
     toggle("Explain columns", state.explain === "1", (on) => go({ explain: on ? "1" : "" })));
 
-  const table = boardTable({ board, listed, state, lines, places, columns, metrics, wide, each, against, picked, seen });
+  const table = boardTable({ board, listed, state, order, lead, lines, places, columns, metrics, wide, each, against, picked, seen });
   const chosen = picked.length === 2
     ? h("a", { class: "button", href: shared(state, "compare", { a: state.a, b: state.b }) }, "Compare the two")
     : h("span", { class: "quiet" }, picked.length ? "Select one more row to compare." : "Select two rows to compare them.");
@@ -111,7 +129,7 @@ async function leaderboard(state) {
     h("h1", null, listed.title, wide ? null : h("small", null, board.columns[columns[0]].title)),
     h("p", { class: "about" }, listed.about),
     facts(listed), toolbar,
-    h("div", { class: "above" }, h("p", { class: "quiet", role: "status" }, statusOf(lines, board, state, each)), chosen),
+    h("div", { class: "above" }, h("p", { class: "quiet", role: "status" }, statusOf(lines, board, order, each)), chosen),
     table,
     legend(board, places, against, each),
     notesBelow(seen, board),
@@ -119,14 +137,15 @@ async function leaderboard(state) {
   ];
 }
 
-function statusOf(lines, board, state, each) {
+function statusOf(lines, board, order, each) {
   const rows = lines.filter((line) => line.row !== undefined).length;
   const word = each ? "run" : "method";
-  const order = state.sort ? "" : ", in the order of the tables";
-  return `${many(rows, word)}${rows < board.rows.length && !each ? ` of ${board.rows.length}` : ""}${order}`;
+  const key = order.replace(/^-/, "").split("@")[0];
+  const by = order === "tables" ? ", in the order of the tables" : key === "name" ? ", by name" : `, by ${index.metrics[key].title}`;
+  return `${many(rows, word)}${rows < board.rows.length && !each ? ` of ${board.rows.length}` : ""}${by}`;
 }
 
-function linesOf(board, state, columns, each) {
+function linesOf(board, order, state, columns, each) {
   // What stands below each other: a method, a method under a seed, or the name of a group.
   const lines = [];
   board.rows.forEach((row, i) => {
@@ -135,7 +154,7 @@ function linesOf(board, state, columns, each) {
     const seeds = new Set(columns.flatMap((column) => board.seeds[column]?.[i] || Object.keys(board.numbers[board.metrics[0]][column].values[i]).map(Number)));
     for (const seed of [...seeds].sort((a, b) => a - b)) lines.push({ row: i, seed });
   });
-  if (state.sort) return lines;
+  if (order !== "tables") return lines;
   const grouped = [];
   let last = null;
   for (const line of lines) {
@@ -150,9 +169,16 @@ function linesOf(board, state, columns, each) {
 const valueAt = (place, line) =>
   line.seed === undefined ? place.numbers.mean[line.row] : place.numbers.values[line.row][line.seed] ?? null;
 
-function sorted(lines, state, places) {
-  if (!state.sort) return lines;
-  const [key, down] = state.sort.startsWith("-") ? [state.sort.slice(1), true] : [state.sort, false];
+function leadOf(order, board, places, column) {
+  // The metric of the rank and of the intervals drawn beside the table: the one that the rows are sorted by.
+  const key = order.replace(/^-/, "").split("@")[0];
+  const name = board.metrics.includes(key) && board.numbers[key][column].rank ? key : rankedBy(board);
+  return name ? { metric: name, numbers: board.numbers[name][column] } : null;
+}
+
+function sorted(lines, order, places) {
+  if (order === "tables") return lines;
+  const [key, down] = order.startsWith("-") ? [order.slice(1), true] : [order, false];
   if (key === "name") return down ? [...lines].reverse() : lines;
   const place = places.find((each) => each.key === key) || places.find((each) => each.metric === key.split("@")[0]);
   if (!place) return lines;
@@ -162,29 +188,35 @@ function sorted(lines, state, places) {
 }
 
 function boardTable(shown) {
-  const { board, state, lines, places, columns, metrics, wide, each } = shown;
-  const [sortKey, down] = state.sort?.startsWith("-") ? [state.sort.slice(1), true] : [state.sort, false];
+  const { board, order, lead, lines, places, columns, metrics, wide, each } = shown;
+  const { state } = shown, [sortKey, down] = order.startsWith("-") ? [order.slice(1), true] : [order, false];
+  shown.axis = lead ? forestAxis(lead, lines) : null;
+  shown.facts = wide || each ? [] : FACTS.filter(([, , has]) => board.rows.some(has));
   const sortButton = (key, title, higher, colspan) => {
     const current = sortKey === key || (key !== "name" && !wide && sortKey?.split("@")[0] === key.split("@")[0]);
     const next = !current ? (higher ? "-" : "") + key : (higher ? down : !down) ? (down ? "" : "-") + key : "";
     return h("th", { scope: "col", class: key === "name" ? "name" : "number", "aria-sort": current ? (down ? "descending" : "ascending") : "none" },
       h("button", { type: "button", onclick: () => go({ sort: next }) }, title, h("span", { class: "arrow", "aria-hidden": "true" }, current ? (down ? " ▼" : " ▲") : "")));
   };
-  const width = 2 + (each ? 1 : 0) + places.length;
+  const width = 2 + (each ? 1 : 0) + places.length + (lead ? 2 : 0) + shown.facts.length;
   const heads = [];
   if (wide) {
     heads.push(h("tr", null, h("td", { colspan: width - places.length }),
       columns.map((column) => h("th", { colspan: metrics.length, scope: "colgroup", class: "setting" }, board.columns[column].title))));
   }
-  heads.push(h("tr", null, h("th", { scope: "col", class: "pick" }, quiet("Select to compare")), sortButton("name", "Method", false),
+  heads.push(h("tr", null, h("th", { scope: "col", class: "pick" }, quiet("Select to compare")),
+    lead ? h("th", { scope: "col", class: "number rank", title: `By ${index.metrics[lead.metric].title}; in brackets the ranks that a method may have (95 %)` }, "Rank") : null,
+    sortButton("name", "Method", false),
     each ? h("th", { scope: "col", class: "number" }, "Seed") : null,
     places.map((place) => {
       const metric = index.metrics[place.metric];
       return sortButton(place.key, `${metric.title} ${metric.arrow}`, metric.higher);
-    })));
+    }), lead ? h("th", { scope: "col", class: "forest" }, forestHead(lead, shown.axis)) : null,
+    shown.facts.map(([title]) => h("th", { scope: "col", class: `fact ${title.split(" ")[0].toLowerCase()}` }, title))));
   if (state.explain === "1") {
-    heads.push(h("tr", { class: "explained" }, h("td"), h("td", { class: "name" }, "Numbers are in percent. A method's name links to the details of its run."), each ? h("td", { class: "narrow" }) : null,
-      places.map((place) => h("td", null, index.metrics[place.metric].summary, index.metrics[place.metric].judged ? "" : "; no interval here"))));
+    heads.push(h("tr", { class: "explained" }, h("td"), lead ? h("td", { class: "narrow rank" }) : null, h("td", { class: "name" }, "Numbers are in percent. A method's name links to the details of its run."), each ? h("td", { class: "narrow" }) : null,
+      places.map((place) => h("td", null, index.metrics[place.metric].summary, index.metrics[place.metric].judged ? "" : "; no interval here")),
+      lead ? h("td", { class: "narrow forest" }) : null, shown.facts.map(([title]) => h("td", { class: `narrow fact ${title.split(" ")[0].toLowerCase()}` }))));
   }
   const body = h("tbody"), isLong = lines.length > PLAIN_ROWS;
   const table = h("table", { class: "board", "aria-rowcount": isLong ? lines.length + heads.length : null },
@@ -231,7 +263,7 @@ function moveAmongRows(event, scroll) {
 }
 
 function tableLine(shown, line, rowIndex, width) {
-  const { board, listed, state, places, columns, each, against, picked, seen } = shown;
+  const { board, listed, lead, places, columns, each, against, picked, seen } = shown;
   if (line.group) return h("tr", { class: "group", "aria-rowindex": rowIndex }, h("th", { colspan: width, scope: "rowgroup" }, line.group));
   const row = board.rows[line.row], isPicked = picked.includes(row.method);
   const pick = h("input", { type: "checkbox", checked: isPicked, "aria-label": `Select ${row.name} to compare`, onchange: () => {
@@ -243,10 +275,77 @@ function tableLine(shown, line, rowIndex, width) {
   const target = setting && seed !== undefined ? addressOf({ view: "cell", board: listed.id, setting: setting.title, method: row.method, seed }) : null;
   return h("tr", { class: [line.row === against ? "baseline" : "", isPicked ? "picked" : ""].join(" ").trim() || null, "aria-rowindex": rowIndex },
     h("td", { class: "pick" }, pick),
+    lead ? rankCell(lead.numbers.rank[line.row]) : null,
     h("th", { scope: "row", class: "name" }, target ? h("a", { href: target }, row.name) : row.name, markOf(row.notes, board, seen),
       row.standing ? h("span", { class: `tag ${row.standing}` }, row.standing) : null, line.row === against ? h("span", { class: "tag" }, "baseline") : null),
     each ? h("td", { class: "number" }, String(line.seed)) : null,
-    places.map((place) => numberCell(place, line, shown, seen)));
+    places.map((place) => numberCell(place, line, shown, seen)),
+    lead ? h("td", { class: "forest" }, forestLine(lead.numbers, line.row, shown.axis, row.name)) : null,
+    shown.facts.map(([title, make]) => h("td", { class: `fact ${title.split(" ")[0].toLowerCase()}` }, make(row))));
+}
+
+function rankCell(rank) {
+  if (!rank) return h("td", { class: "number rank" }, "–");
+  const [value, low, high] = rank;
+  return h("td", { class: "number rank", title: `ranks ${low} to ${high} with 95 % confidence` }, String(value),
+    h("span", { class: "margin" }, low === high ? `[${low}]` : `[${low}–${high}]`));
+}
+
+const FACTS = [ // title, what stands in a row, and which rows have it
+  ["Paper", (row) => row.paper && h("a", { href: `${SCHOLAR}${encodeURIComponent(row.paper[1])}`, rel: "noreferrer", title: `${row.paper[0]}, ${row.paper[1]}` }, row.paper[2]), (row) => row.paper],
+  ["Data beside labeled images", (row) => row.uses.join(", "), (row) => row.uses.length],
+  ["Network", (row) => row.given, (row) => row.given],
+  ["Run", (row) => row.date, (row) => row.date],
+];
+const SCHOLAR = "https://scholar.google.com/scholar?q="; // followed by a reader's click alone
+
+const FOREST = { width: 300, height: 26, pad: 8 };
+
+function forestAxis(lead, lines) {
+  // From the intervals; a mean that lies far from all others is marked at the edge and does not rule the axis.
+  const { mean, low, high, paper } = lead.numbers, rows = lines.map((line) => line.row).filter((row) => row !== undefined && mean[row] !== null);
+  const means = rows.map((row) => mean[row]).sort((a, b) => a - b);
+  const [from, to] = withoutOutliers(means);
+  const ends = rows.filter((row) => mean[row] >= from && mean[row] <= to)
+    .flatMap((row) => [low[row] ?? mean[row], high[row] ?? mean[row], paper[row] ?? mean[row]]);
+  const reach = Math.max(to - from, 100);
+  const least = Math.max(0, Math.min(...ends, from), from - reach), most = Math.min(10000, Math.max(...ends, to), to + reach);
+  const span = Math.max(most - least, 1);
+  return { least, most, x: (value) => FOREST.pad + (Math.max(least, Math.min(most, value)) - least) / span * (FOREST.width - 2 * FOREST.pad) };
+}
+
+function withoutOutliers(values) {
+  // The ends of sorted values without those that lie more than three times the middle half away from it.
+  if (values.length < 5) return [values[0] ?? 0, values[values.length - 1] ?? 1];
+  const at = (share) => values[Math.round(share * (values.length - 1))];
+  const half = Math.max(at(0.75) - at(0.25), 50);
+  const inside = values.filter((value) => value >= at(0.25) - 3 * half && value <= at(0.75) + 3 * half);
+  return [inside[0], inside[inside.length - 1]];
+}
+
+function forestHead(lead, axis) {
+  const title = index.metrics[lead.metric].title, picture = svg("svg", { width: FOREST.width, height: FOREST.height, "aria-hidden": "true" });
+  for (const tick of ticks(axis.least, axis.most, 4)) {
+    const x = axis.x(tick), near = x < 24 ? "start" : x > FOREST.width - 24 ? "end" : "middle";
+    picture.append(svg("text", { x, y: 22, class: "tick", "text-anchor": near }, number(tick / 100)));
+  }
+  picture.append(svg("text", { x: FOREST.pad, y: 10, class: "tick" }, `${title} with 95 % intervals${lead.numbers.paper.some((value) => value !== null) ? "; ◆ paper" : ""}`));
+  return [quiet(`${title}, drawn`), picture];
+}
+
+function forestLine({ mean, low, high, paper, best, near }, row, axis, name) {
+  if (mean[row] === null) return null;
+  const middle = FOREST.height / 2, x = axis.x(mean[row]), beyond = mean[row] < axis.least || mean[row] > axis.most;
+  const picture = svg("svg", { width: FOREST.width, height: FOREST.height, role: "img", class: "forest-line" },
+    svg("title", null, `${name}: ${hundredths(mean[row])}${low[row] === null ? "" : `, 95 % interval ${hundredths(low[row])} to ${hundredths(high[row])}`}${paper[row] === null ? "" : `; paper ${hundredths(paper[row])}`}`));
+  for (const tick of ticks(axis.least, axis.most, 4)) picture.append(svg("line", { x1: axis.x(tick), x2: axis.x(tick), y1: 0, y2: FOREST.height, class: "grid" }));
+  if (low[row] !== null && !beyond) picture.append(svg("line", { x1: axis.x(low[row]), x2: axis.x(high[row]), y1: middle, y2: middle, class: "interval" }));
+  if (paper[row] !== null) picture.append(svg("path", { d: `M${axis.x(paper[row])},${middle - 6}l4,6l-4,6l-4,-6Z`, class: "reported" }));
+  if (beyond) {
+    const way = mean[row] < axis.least ? -1 : 1;
+    picture.append(svg("path", { d: `M${x},${middle}l${-7 * way},-5v10Z`, class: "beyond" }));
+  } else picture.append(svg("circle", { cx: x, cy: middle, r: 4.2, class: best[row] ? "dot-best" : near[row] ? "dot-near" : "dot-worse" }));
+  return picture;
 }
 
 function numberCell(place, line, { board, against }, seen) {
@@ -270,7 +369,8 @@ function numberCell(place, line, { board, against }, seen) {
   return h("td", { class: `number${best ? " best" : ""}`, title: numbers.mean[i] === null ? null : title },
     sign, h("span", { class: "mean" }, hundredths(numbers.mean[i])),
     marginOf(margin),
-    best ? quiet(" best") : null, mark);
+    best ? quiet(" best") : null,
+    against < 0 && numbers.near?.[i] ? h("span", { class: "near", title: "not shown to be worse than the best" }, "◦") : null, mark);
 }
 
 function markOf(notes, board, seen) {
@@ -289,7 +389,7 @@ function legend(board, places, against, each) {
   const judged = places.some((place) => place.numbers.best);
   const marks = against >= 0
     ? [h("span", { class: "better" }, "▲"), " better and ", h("span", { class: "worse" }, "▼"), ` worse than ${board.rows[against].name}, p < .05 after Holm's correction over the rows of a column.`]
-    : judged ? [h("b", { class: "bold" }, "Bold"), ": best mean of its column."] : [];
+    : judged ? [h("b", { class: "bold" }, "Bold"), ": best mean of its column; ◦: not shown to be worse than it (paired, 5 % for the column)."] : [];
   const bare = places.filter((place) => !place.numbers.best).map((place) => index.metrics[place.metric].title);
   return h("p", { class: "quiet" }, "Numbers are in percent. ", marks,
     bare.length ? ` These columns have no intervals and marks here: ${[...new Set(bare)].join(", ")}; oodbench table --columns shows them.` : "");

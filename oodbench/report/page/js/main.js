@@ -10,7 +10,12 @@ const RENDER = { leaderboard, tradeoff, compare, sweeps, papers, cell };
 const currentBoard = (state) => index.boards.find((each) => each.id === state.board) || index.boards[0];
 
 function navigation(state) {
-  document.getElementById("views").replaceChildren(...Object.entries(VIEWS).map(([view, name]) =>
+  const has = {
+    tradeoff: index.boards.some((each) => each.front), compare: index.boards.some((each) => each.methods > 1),
+    sweeps: index.boards.some((each) => each.sweeps), papers: index.papers > 0,
+  };
+  const shown = Object.entries(VIEWS).filter(([view]) => has[view] !== false || view === state.view);
+  document.getElementById("views").replaceChildren(...shown.map(([view, name]) =>
     h("a", { href: shared(state, view, view === "compare" && state.a ? { a: state.a, b: state.b } : {}), "aria-current": view === state.view ? "page" : null }, name)));
 }
 
