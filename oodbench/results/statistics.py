@@ -24,7 +24,7 @@ from oodbench.results.samples import Interval, Sample
 from oodbench.results.stored import SCORES, read_scores
 
 __all__ = ["DRAWS", "Column", "Difference", "Interval", "Sample", "average", "columns", "compare", "different_pairs",
-           "interval", "mean_difference", "not_distinguishable", "ranks"]  # fmt: skip
+           "interval", "mean_difference", "ranks"]  # fmt: skip
 # The parts that are drawn by lot from one pool, where a data set has no test part of its own.
 POOLS = {
     "id": ("labelled", "wild_id", "id_validation", "mixed_id", "id"),
@@ -118,20 +118,6 @@ def mean_difference(column: Column, method: str, baseline: str) -> float | None:
         return None
     one, other = _shared(column.samples[method], column.samples[baseline])
     return one.mean - other.mean if one.values else None
-
-
-def not_distinguishable(column: Column) -> set[str]:
-    """The best method by its mean and all that do not differ from it, paired, after Holm over the column.
-
-    Where there is nothing to judge by, one seed and no raw scores, only an equal mean counts.
-    """
-    if not column.samples:
-        return set()
-    means = {name: column.sign * sample.mean for name, sample in column.samples.items()}
-    best = max(means, key=lambda name: means[name])
-    equals = {name for name, mean in means.items() if mean == means[best]}
-    _, _, adjusted = _tested(column, best)
-    return equals | {name for name, p in adjusted.items() if p >= significance.LEVEL}
 
 
 def different_pairs(column: Column) -> set[frozenset[str]] | None:

@@ -81,21 +81,27 @@ def test_every_view_opens_without_an_error_or_a_request_to_a_network(kind, brows
 def test_the_leaderboard_shows_sorts_filters_and_marks(page, browser):
     own = chunks_of(page)["board-0"]
     browser.open(page, LEADERBOARD)
-    assert browser.texts("h1")[0].startswith("digits-c") and "8 methods, in the order of the tables" in browser.text
     names = [row["name"] for row in own["rows"]]
-    assert browser.texts("tbody th.name a") == names
-    mean = own["numbers"]["covariate_acc"][0]["mean"]
-    assert browser.texts("tbody td.number:nth-of-type(2) .mean") == [f"{value / 100:.2f}" for value in mean]
-    bold = browser.texts("tbody td.best:nth-of-type(2) .mean")
-    best = own["numbers"]["covariate_acc"][0]["best"]
-    assert bold == [f"{value / 100:.2f}" for value, is_best in zip(mean, best, strict=True) if is_best]
-    browser.click("thead th:nth-of-type(6) button")  # AUROC
-    assert (
-        browser.run("return document.querySelector('thead th:nth-of-type(6)').getAttribute('aria-sort')")
-        == "descending"
-    )
     values = own["numbers"]["auroc"][0]["mean"]
     order = sorted(range(len(names)), key=lambda i: (-values[i], i))
+    assert browser.texts("h1")[0].startswith("digits-c") and "8 methods, by AUROC" in browser.text
+    assert browser.texts("tbody th.name a") == [names[i] for i in order]
+    ranks = own["numbers"]["auroc"][0]["rank"]
+    shown = [f"{value}[{low}]" if low == high else f"{value}[{low}–{high}]" for value, low, high in ranks]
+    assert browser.texts("tbody td.rank") == [shown[i] for i in order]
+    browser.go(f"{LEADERBOARD}&sort=tables")
+    assert "8 methods, in the order of the tables" in browser.text
+    assert browser.texts("tbody th.name a") == names
+    mean = own["numbers"]["covariate_acc"][0]["mean"]
+    assert browser.texts("tbody td.number:nth-of-type(3) .mean") == [f"{value / 100:.2f}" for value in mean]
+    bold = browser.texts("tbody td.best:nth-of-type(3) .mean")
+    best = own["numbers"]["covariate_acc"][0]["best"]
+    assert bold == [f"{value / 100:.2f}" for value, is_best in zip(mean, best, strict=True) if is_best]
+    browser.click("thead th:nth-of-type(7) button")  # AUROC
+    assert (
+        browser.run("return document.querySelector('thead th:nth-of-type(7)').getAttribute('aria-sort')")
+        == "descending"
+    )
     assert browser.texts("tbody th.name a") == [names[i] for i in order]
     assert "sort=-auroc%400" in browser.run("return location.hash")
     code = (
@@ -114,6 +120,48 @@ def test_the_leaderboard_shows_sorts_filters_and_marks(page, browser):
         "share of semantic OOD images missed at the threshold where the share of ID images flagged is closest to 5 %"
         in browser.text
     )
+
+
+def test_a_forest_plot_draws_the_metric_that_sorts_with_intervals_and_papers_are_linked(page, browser):
+    own = chunks_of(page)["board-0"]
+    browser.size(1600)
+    browser.open(page, f"{LEADERBOARD}&sort=fpr95")
+    numbers = own["numbers"]["fpr95"][0]
+    order = sorted(range(len(own["rows"])), key=lambda i: (numbers["mean"][i], i))
+    drawn = browser.texts("svg.forest-line title")
+    assert [text.split(": ")[1].split(",")[0] for text in drawn] == [f"{numbers['mean'][i] / 100:.2f}" for i in order]
+    dots = "return [...document.querySelectorAll('svg.forest-line circle')].map((e) => e.getAttribute('cx'))"
+    middles = [float(x) for x in browser.run(dots)]
+    assert middles == sorted(middles) and len(middles) > 5
+    papers = {row["name"]: row["paper"][2] for row in own["rows"] if "paper" in row}
+    assert papers["SCONE"] == "ICML 2023" and browser.texts("td.paper a") == [
+        papers[name] for name in browser.texts("tbody th.name a") if name in papers
+    ]
+    assert "wild images" in browser.texts("td.data")
+    browser.size(1200)
+
+
+def test_a_phone_shows_fpr_and_auroc_in_the_first_view_and_keeps_the_name_in_sight(page, browser):
+    browser.size(400)
+    browser.open(page, LEADERBOARD)
+    heads = browser.run(
+        "return [...document.querySelectorAll('thead th')].filter((e) => e.offsetWidth"
+        " && e.getBoundingClientRect().right <= innerWidth).map((e) => e.textContent.trim())"
+    )
+    assert any(head.startswith("FPR") for head in heads) and any(head.startswith("AUROC") for head in heads)
+    left = "return document.querySelector('tbody th.name').getBoundingClientRect().left"
+    browser.run("document.querySelector('.scroll').scrollLeft = 200")
+    assert 0 <= browser.run(left) < 40
+    browser.size(1200)
+
+
+def test_tabs_that_would_be_empty_are_absent_and_compare_opens_with_what_differs_most(page, browser):
+    data = chunks_of(page)
+    browser.open(page)
+    shown = browser.texts("#views a")
+    assert ("Papers" in shown) == bool(data["papers"]["tables"]) and {"Leaderboard", "Compare"} <= {*shown}
+    browser.go("#compare?board=digits-c&setting=unseen-digits")
+    assert browser.text.count("better") + browser.text.count("worse") >= 2
 
 
 def test_differences_from_a_baseline_are_marked_as_the_comparison_has_them(page, browser):

@@ -104,30 +104,30 @@ def test_what_is_typed_wrong_is_answered_in_one_line_and_nothing_is_written(give
 
 
 def test_python_has_the_same_figures(folder):
-    figure = package.figure("tradeoff", folder)
+    figure = package.figure(folder, "tradeoff")
     assert figure.get_figwidth() == 6.75 and figure.get_suptitle() == ""
     results = package.read_results(folder)
-    again = package.figure("tradeoff", results, methods=["msp", "scone"], width="column", title=True)
+    again = package.figure(results, "tradeoff", methods=["msp", "scone"], width="column", title=True)
     assert again.get_figwidth() == 3.25 and again.get_suptitle()
     assert [text.get_text() for text in again.axes[0].texts] == ["SCONE", "MSP"]
     assert again._repr_png_().startswith(b"\x89PNG")
     with pytest.raises(UserError, match="unknown figure 'trade'; did you mean 'tradeoff'"):
-        package.figure("trade", folder)
+        package.figure(folder, "trade")
     with pytest.raises(UserError, match="there are no results to draw"):
-        package.figure("tradeoff", [])
+        package.figure([], "tradeoff")
     with pytest.raises(UserError, match="unknown setting of these results 'x'"):
-        package.figure("tradeoff", results, setting="x")
+        package.figure(results, "tradeoff", setting="x")
     with pytest.raises(UserError, match="no ratio figure for digits-c / unseen-digits: needs a method with two values"):
-        package.figure("ratio", results)
+        package.figure(results, "ratio")
 
 
 def test_of_several_settings_python_shows_the_first_with_a_title(folder):
     results = package.read_results(folder)
     other = a_result(setting="photo-patches", made={"setting": {"semantic": "photo-patches"}})
-    figure = package.figure("roc", [*results, other])
+    figure = package.figure([*results, other], "roc")
     assert figure.get_suptitle().startswith("Digits-C, unseen digits")
     with pytest.raises(UserError, match="these results were not read from files"):
-        package.figure("roc", [*results, other], setting="photo-patches")
+        package.figure([*results, other], "roc", setting="photo-patches")
 
 
 def test_results_that_were_read_from_no_file_have_no_scores_to_draw():

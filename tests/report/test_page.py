@@ -86,7 +86,11 @@ def test_the_data_of_a_page_has_a_known_shape(data):
     assert [row["network"] for row in own["rows"]] == [0, 0, 0, 1]
     assert own["seeds"] == [[[0, 1, 2]] * 4, [[0, 1, 2]] * 4, None]
     assert own["numbers"].keys() == set(own["metrics"]) and "aupr_in" in own["metrics"]
-    assert own["numbers"]["auroc"][0].keys() == {"mean", "note", "values", "margin", "low", "high", "over", "best"}
+    assert own["numbers"]["auroc"][0].keys() == {
+        *("mean", "note", "values", "margin", "low", "high", "over", "best", "near", "rank", "paper")
+    }
+    assert own["rows"][3]["paper"][2] == "ICML 2023" and own["rows"][3]["uses"] == ["wild images"]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d", row["date"]) for row in own["rows"])
     assert own["numbers"]["aupr_in"][0].keys() == {"mean", "note", "values"}  # whose draws would take hours
     assert {name for name in data if name.startswith("cells-")} == {
         f"cells-0-{c}-{s}-0" for c in (0, 1) for s in range(3)
@@ -99,7 +103,7 @@ def test_the_data_of_a_page_has_a_known_shape(data):
 
 
 def test_its_numbers_intervals_and_best_marks_are_those_of_the_table(digits, data):
-    (table,) = tables.build(ledger_of(digits))
+    (table,) = tables.build(ledger_of(digits), tests=True, ranks=True)
     own = data["board-0"]
     assert [row.method for row in table.rows] == [row["method"] for row in own["rows"]]
     assert [table.group_of_row(i) for i in range(4)] == [row["group"] for row in own["rows"]]
@@ -109,7 +113,8 @@ def test_its_numbers_intervals_and_best_marks_are_those_of_the_table(digits, dat
             shown = own["numbers"][table.metrics[metric].name][column]
             assert f"{shown['mean'][i] / 100:.2f}" == cell.percent
             assert f"{shown['margin'][i] / 100:.2f}" == cell.margin_percent
-            assert bool(shown["best"][i]) == cell.best
+            assert bool(shown["best"][i]) == cell.best and bool(shown["near"][i]) == cell.near
+            assert shown["rank"][i] == [cell.rank.value, cell.rank.low, cell.rank.high]
             assert {int(s): v for s, v in shown["values"][i].items()} == {
                 seed: round(float(f"{100 * value:.2f}") * 100) for seed, value in cell.sample.values.items()
             }
@@ -170,7 +175,10 @@ def test_the_same_results_give_the_same_bytes_wherever_they_lie_and_in_whatever_
 def test_a_page_asks_no_network_for_anything(page):
     text = page.read_text("utf-8")
     outside = set(re.findall(r"https?://[\w./-]+", text))
-    assert outside == {"http://www.w3.org/2000/svg", "https://github.com/leeoniya/uPlot"}  # a name, and a comment
+    assert outside == {
+        "http://www.w3.org/2000/svg", "https://github.com/leeoniya/uPlot",  # a name, and a comment
+        "https://scholar.google.com/scholar",  # where the links of papers lead that a reader clicks
+    }  # fmt: skip
     assert not re.search(r'(?:src|href)="(?!#)', text.partition("<script")[0])
     own = "".join(path.read_text("utf-8") for path in (document.HERE / "js").glob("*.js"))
     assert not re.search(r"\bfetch\(|XMLHttpRequest|WebSocket|EventSource|sendBeacon|import\(|innerHTML|eval\(", own)

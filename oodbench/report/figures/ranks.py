@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from oodbench.report.figures.studies import (
@@ -18,7 +21,7 @@ from oodbench.report.figures.studies import (
 from oodbench.report.figures.style import BLUE, SMALL, VERMILION, new_figure, panels_of
 from oodbench.report.labels import listed, method_name, metric_name, network_name
 from oodbench.report.tables import DRAWS, FEWER
-from oodbench.results import samples, statistics
+from oodbench.results import marks, samples, statistics
 from oodbench.results.measurement import last_runs
 from oodbench.results.metrics import METRICS, Metric
 from oodbench.results.resampling import ACCURACIES
@@ -67,6 +70,7 @@ def draw(study: Study, asked: Asked) -> Drawing:
         panels = panels_of(figure, len(rankings), 1, height_ratios=rows)
     for axes, ranking in zip(panels, rankings, strict=True):
         _draw_ranking(axes, ranking)
+    _add_legend(figure, rankings, is_wide)
     return Drawing(figure, _caption(study, rankings), [r for each in runs.values() for r in each])
 
 
@@ -80,7 +84,10 @@ def _ranking(metric: Metric, runs: dict[str, list[Result]]) -> Ranking | None:
     draws = DRAWS if any(len(each) == 1 for each in having.values()) else FEWER
     column = statistics.columns({m: last_runs(each) for m, each in having.items()}, [metric.name], draws)[metric.name]
     name = network_name if is_accuracy else method_name
-    column = _distinct(column, {method: name(each[-1].config.method) for method, each in having.items()})
+    stored = {m: marks.stored_values([each[-1].variant], metric.name) for m, each in having.items()}
+    tested = marks.tested(column, stored)
+    like_best = {tested.best} | tested.not_shown_worse if tested else set()
+    column, first = _distinct(column, {method: name(each[-1].config.method) for method, each in having.items()})
     rows = column.samples
     shared = sorted(set.intersection(*(set(sample.values) for sample in rows.values())))
     if not shared or len(rows) < 2:
@@ -90,18 +97,18 @@ def _ranking(metric: Metric, runs: dict[str, list[Result]]) -> Ranking | None:
     order = sorted(rows, key=lambda row: (sum(ranks[row]), -column.sign * rows[row].mean))
     different = statistics.different_pairs(column)
     kinds = {found.kind for each in rows.values() if (found := samples.interval(each)) is not None}
-    best = set() if different is None else statistics.not_distinguishable(column)
+    best = set() if different is None else {row for row, method in first.items() if method in like_best}
     tied = [] if different is None else _tied(order, different)
     return Ranking(metric, {row: ranks[row] for row in order}, tied, best, set(kinds), shared)
 
 
-def _distinct(column: Column, names: Mapping[str, str]) -> Column:
-    """By name; methods that nothing tells apart, such as ERM and the scorer that it uses, are one row."""
+def _distinct(column: Column, names: Mapping[str, str]) -> tuple[Column, dict[str, str]]:
+    """By name, and the first method of each row; what nothing tells apart, such as ERM and its scorer, is one row."""
     same: dict[tuple[object, ...], list[str]] = {}
     for method, sample in column.samples.items():
         same.setdefault(sample.content, []).append(method)
-    rows = {", ".join(dict.fromkeys(names[m] for m in each)): column.samples[each[0]] for each in same.values()}
-    return Column(column.metric, rows)
+    first = {", ".join(dict.fromkeys(names[m] for m in each)): each[0] for each in same.values()}
+    return Column(column.metric, {row: column.samples[method] for row, method in first.items()}), first
 
 
 def _tied(order: Sequence[str], different: set[frozenset[str]]) -> list[tuple[int, int]]:
@@ -116,6 +123,19 @@ def _tied(order: Sequence[str], different: set[frozenset[str]]) -> list[tuple[in
         if end > start and (not found or end > found[-1][1]):
             found.append((start, end))
     return found
+
+
+def _add_legend(figure: Figure, rankings: Sequence[Ranking], is_wide: bool) -> None:
+    """What filled and hollow markers and vertical bars say, where they say anything."""
+    if not any(each.like_best for each in rankings):
+        return
+    look: dict[str, Any] = {"linestyle": "none", "color": "0.3", "marker": "o"}
+    handles = [Line2D([], [], **look, label="best, or not shown to be worse")]
+    handles.append(Line2D([], [], **look, markerfacecolor="white", label="worse than the best"))
+    if any(each.tied for each in rankings):
+        bar: dict[str, Any] = {"linestyle": "none", "color": "black", "marker": "|", "markeredgewidth": 1.6}
+        handles.append(Line2D([], [], **bar, markersize=9, label="no two differ"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=3 if is_wide else 1, handletextpad=0.3)
 
 
 def _draw_ranking(axes: Axes, ranking: Ranking) -> None:
@@ -154,8 +174,8 @@ def _caption(study: Study, rankings: Sequence[Ranking]) -> str:
         tests = "; ".join(text for kind, text in TESTS.items() if any(kind in each.kinds for each in rankings))
         words += (
             "A vertical bar joins methods of which no two differ significantly (Holm's correction over all pairs of a "
-            "panel). Filled markers are the best mean and those that do not differ significantly from it (Holm's "
-            "correction over the comparisons with it), as in tables. Tests are paired over the seeds and images that "
+            "panel). Filled markers are the best mean and those that are not shown to be worse, as in tables with "
+            "--tests. Tests are paired over the seeds and images that "
             f"both methods have, two-sided, at the 5 % level: {tests}."
         )
     else:

@@ -59,7 +59,7 @@ def draw(study: Study, asked: Asked) -> Drawing:
     axes.set_xlim(100 * grid[0], 100)
     axes.set_ylim(0, 102)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.set_xlabel("ID flagged (%)")
+    axes.set_xlabel("ID flagged (%, log scale)")
     axes.set_ylabel("semantic OOD flagged (%)")
     figure.legend(
         loc="outside right upper" if is_wide else "outside lower center",

@@ -166,6 +166,7 @@ def log_percent(axes: Axes) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=steps, numticks=20))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylabel(axes.get_ylabel().replace("(%)", "(%, log scale)"))
 
 
 def percent(cells: Sequence[Cell]) -> tuple[list[float], tuple[list[float], list[float]]]:

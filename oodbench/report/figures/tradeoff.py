@@ -186,7 +186,26 @@ def _settle(axes: Axes, points: Sequence[Point], share: float = 0.16) -> Box:
         view.append((max(min(values) - margin, -4), min(max(values) + margin, 104)))
     axes.set_xlim(view[0])
     axes.set_ylim(view[1])
+    _mark_cut_intervals(axes, points, (view[0], view[1]))
     return view[0], view[1]
+
+
+def _mark_cut_intervals(axes: Axes, points: Sequence[Point], view: Box) -> None:
+    """An arrow at the frame where an interval goes on beyond it."""
+    ends: dict[str, list[tuple[float, float]]] = {"<": [], ">": [], "v": [], "^": []}
+    for point in points:
+        for i, (low, high) in enumerate(view):
+            if not low <= point.at[i] <= high:
+                continue
+            for marker, end, is_cut in (
+                ("<v"[i], low, point.at[i] - point.below[i] < low),
+                (">^"[i], high, point.at[i] + point.above[i] > high),
+            ):
+                if is_cut:
+                    ends[marker].append((end, point.at[1]) if i == 0 else (point.at[0], end))
+    for marker, places in ends.items():
+        if places:
+            axes.plot(*zip(*places, strict=True), marker, color="0.7", markersize=3, clip_on=False, zorder=1)
 
 
 def _named(

@@ -113,13 +113,14 @@ async function leaderboard(state) {
       if (next.length) go({ metrics: next.join(".") });
     }))));
   const methods = board.rows.map((row) => [row.method, row.name]);
-  const toolbar = h("div", { class: "toolbar" },
-    boardFields(state, board, { all: true }), rowFields(state, board),
+  const filters = [rowFields(state, board),
     select("Marks", [["", "Best, as in tables"], { group: "Differences from", options: methods }], against >= 0 ? state.against : "", (method) => go({ against: method })),
     select("Order", [["", `By ${index.metrics[rankedBy(board)]?.title || "rows"}`], ["tables", "As in tables"], ["name", "By name"]], ["tables", "name"].includes(state.sort) ? state.sort : "", (sort) => go({ sort })),
     select("Seeds", [["", "Mean"], ["each", "Each seed"]], each ? "each" : "", (seeds) => go({ seeds })),
     metricFields,
-    toggle("Explain columns", state.explain === "1", (on) => go({ explain: on ? "1" : "" })));
+    toggle("Explain columns", state.explain === "1", (on) => go({ explain: on ? "1" : "" }))];
+  const toolbar = [h("div", { class: "toolbar" }, boardFields(state, board, { all: true }), innerWidth <= NARROW ? null : filters),
+    innerWidth <= NARROW ? h("details", null, h("summary", null, "Filters"), h("div", { class: "toolbar" }, filters)) : null];
 
   const table = boardTable({ board, listed, state, order, lead, lines, places, columns, metrics, wide, each, against, picked, seen });
   const chosen = picked.length === 2
@@ -293,13 +294,13 @@ function rankCell(rank) {
 
 const FACTS = [ // title, what stands in a row, and which rows have it
   ["Paper", (row) => row.paper && h("a", { href: `${SCHOLAR}${encodeURIComponent(row.paper[1])}`, rel: "noreferrer", title: `${row.paper[0]}, ${row.paper[1]}` }, row.paper[2]), (row) => row.paper],
-  ["Data beside labeled images", (row) => row.uses.join(", "), (row) => row.uses.length],
+  ["Data used", (row) => row.uses.join(", "), (row) => row.uses.length],
   ["Network", (row) => row.given, (row) => row.given],
   ["Run", (row) => row.date, (row) => row.date],
 ];
 const SCHOLAR = "https://scholar.google.com/scholar?q="; // followed by a reader's click alone
 
-const FOREST = { width: 300, height: 26, pad: 8 };
+const FOREST = { get width() { return innerWidth >= 1500 ? 300 : innerWidth >= 1300 ? 260 : 190; }, height: 26, pad: 8 };
 
 function forestAxis(lead, lines) {
   // From the intervals; a mean that lies far from all others is marked at the edge and does not rule the axis.
@@ -315,11 +316,11 @@ function forestAxis(lead, lines) {
 }
 
 function withoutOutliers(values) {
-  // The ends of sorted values without those that lie more than three times the middle half away from it.
+  // The ends of sorted values without those that lie more than five times the middle half away from it.
   if (values.length < 5) return [values[0] ?? 0, values[values.length - 1] ?? 1];
   const at = (share) => values[Math.round(share * (values.length - 1))];
   const half = Math.max(at(0.75) - at(0.25), 50);
-  const inside = values.filter((value) => value >= at(0.25) - 3 * half && value <= at(0.75) + 3 * half);
+  const inside = values.filter((value) => value >= at(0.25) - 5 * half && value <= at(0.75) + 5 * half);
   return [inside[0], inside[inside.length - 1]];
 }
 

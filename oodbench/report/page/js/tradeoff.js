@@ -17,7 +17,7 @@ async function tradeoff(state) {
   const shared = [...networksOf(points).values()].filter((some) => some.length > 1);
   return [...head, toolbar([scale, names]),
     points.length ? h("div", { class: "wide" }, scatter(points, { accuracy, missed, front, log, bars: state.bars !== "0", listed, board, column })) : h("p", null, "No method matches."),
-    h("p", { class: "quiet" }, "Numbers are in percent. Bars are 95 % intervals; those of FPR are drawn where fewer than 8 methods share a line. The stepped line is the Pareto front: no method beats those on it in both accuracy and FPR.",
+    h("p", { class: "quiet" }, "Numbers are in percent. Bars are 95 % intervals; of 8 or more methods on one network only that of the accuracy is drawn. A method far from all others stands at the edge with its numbers. The stepped line is the Pareto front: no method beats those on it in both accuracy and FPR.",
       shared.length ? ` A thin line joins methods that share one network per seed and therefore one accuracy: ${shared.map((some) => many(some.length, "method")).join(", ")}.` : ""),
     h("h2", null, "On the front"),
     h("ol", { class: "front" }, front.map((i) => h("li", null, board.rows[i].name, h("span", { class: "quiet" }, ` FPR ${hundredths(missed.mean[i])}, OOD Acc. ${hundredths(accuracy.mean[i])}`)))),
@@ -36,16 +36,21 @@ function scatter(points, { accuracy, missed, front, log, bars, listed, board, co
   const pad = { left: 48, right: 18, top: 14, bottom: 42 };
   const floor = 1; // a hundredth of a percent: what is below stands at the axis, under 0
   const place = log ? (value) => Math.log10(Math.max(value, floor)) : (value) => value;
-  const xs = points.map((p) => place(p.x)), ys = points.map((p) => p.y);
+  // One method that lies far from the others would leave them no room: it does not rule an axis.
+  const [xLow, xHigh] = log ? [0, 10000] : withoutOutliers(points.map((p) => p.x).sort((a, b) => a - b));
+  const [yLow, yHigh] = withoutOutliers(points.map((p) => p.y).sort((a, b) => a - b));
+  const isFar = (p) => p.x < xLow || p.x > xHigh || p.y < yLow || p.y > yHigh;
+  const near = points.filter((p) => !isFar(p));
+  const xs = near.map((p) => place(p.x)), ys = near.map((p) => p.y);
   const room = (low, high, share) => [low - (high - low || 1) * share, high + (high - low || 1) * share];
   const [x0, x1] = room(Math.min(...xs), Math.max(...xs), 0.06);
   // Where all have about one accuracy, its interval says how much of the axis to show.
-  const least = Math.max(100, ...points.map(({ i }) => accuracy.margin?.[i] ?? 0));
+  const least = Math.max(100, ...near.map(({ i }) => accuracy.margin?.[i] ?? 0));
   const middle = (Math.min(...ys) + Math.max(...ys)) / 2;
   const [y0, y1] = room(Math.min(...ys, middle - least), Math.max(...ys, middle + least), 0.12);
-  const x = (value) => pad.left + ((place(value) - x0) / (x1 - x0)) * (width - pad.left - pad.right);
-  const y = (value) => height - pad.bottom - ((value - y0) / (y1 - y0)) * (height - pad.top - pad.bottom);
   const inside = (value, low, high) => Math.max(low, Math.min(high, value));
+  const x = (value) => inside(pad.left + ((place(value) - x0) / (x1 - x0)) * (width - pad.left - pad.right), pad.left, width - pad.right);
+  const y = (value) => inside(height - pad.bottom - ((value - y0) / (y1 - y0)) * (height - pad.top - pad.bottom), pad.top, height - pad.bottom);
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, class: "scatter", role: "group", "aria-label": "OOD accuracy against FPR" });
   const xTicks = log ? [1, 10, 100, 1000, 10000].flatMap((p) => [p, 2 * p, 5 * p]).filter((v) => v <= 10000 && place(v) >= x0 && place(v) <= x1)
     : ticks(Math.max(0, x0), Math.min(10000, x1), width / 110);
@@ -71,7 +76,7 @@ function scatter(points, { accuracy, missed, front, log, bars, listed, board, co
   }
   const crowded = new Map([...networksOf(points)].filter(([, some]) => some.length >= CROWD).map(([network, some]) => [network, { some, drawn: false }]));
   if (bars) {
-    for (const { i, x: a, y: b } of points) {
+    for (const { i, x: a, y: b } of near) {
       const across = missed.low?.[i] !== null && missed.low, up = accuracy.low?.[i] !== null && accuracy.low;
       if (across && !crowded.has(board.rows[i].network)) picture.append(svg("line", { x1: inside(x(missed.low[i]), pad.left, width), x2: inside(x(missed.high[i]), 0, width - pad.right), y1: y(b), y2: y(b), class: "bar" }));
       if (up && !crowded.get(board.rows[i].network)?.drawn) picture.append(svg("line", { x1: x(a), x2: x(a), y1: inside(y(accuracy.low[i]), pad.top, height - pad.bottom), y2: inside(y(accuracy.high[i]), pad.top, height - pad.bottom), class: "bar" }));
@@ -84,14 +89,16 @@ function scatter(points, { accuracy, missed, front, log, bars, listed, board, co
   const order = [...points].sort((p, q) => front.includes(q.i) - front.includes(p.i));
   const slanted = slantedNames([...crowded.values()].map(({ some }) => some).filter((some) => some.length <= NAMED), x, y, width - pad.right);
   let unnamed = 0;
-  for (const { row, i, x: a, y: b } of order) {
-    const cx = x(a), cy = y(b), wide = row.name.length * 6.3 + 4;
+  for (const point of order) {
+    const { row, i, x: a, y: b } = point, far = isFar(point);
+    const label = far ? `${row.name} (${(b / 100).toFixed(1)} at FPR ${(a / 100).toFixed(1)})` : row.name;
+    const cx = x(a), cy = y(b), wide = label.length * 6.3 + 4;
     const spots = [[cx + 8, cy - 6], [cx - 8 - wide, cy - 6], [cx + 8, cy + 10], [cx - wide / 2, cy - 13], [cx - wide / 2, cy + 17], [cx - 8 - wide, cy + 10],
       ...[28, 40, 52, 64, 76, 88, 100].flatMap((d) => [[cx + 6, cy - d], [cx - wide - 6, cy - d], [cx + 6, cy + d], [cx - wide - 6, cy + d]])];
     const spot = spots.map(([left, base]) => [left, base - 10, left + wide, base + 3])
-      .find((box) => (points.length <= NAMED || front.includes(i)) && box[0] > pad.left && box[2] < width - 2 && box[1] > pad.top && box[3] < height - pad.bottom && !overlaps(box));
+      .find((box) => (points.length <= NAMED || front.includes(i) || far) && box[0] > pad.left && box[2] < width - 2 && box[1] > pad.top && box[3] < height - pad.bottom && !overlaps(box));
     const seed = board.seeds[column]?.[i]?.[0], slant = slanted.get(i);
-    const mark = svg("g", { class: `point g${groups.indexOf(row.group) % 6}${front.includes(i) ? " best" : ""}` }, shape(groups.indexOf(row.group), cx, cy),
+    const mark = svg("g", { class: `point g${groups.indexOf(row.group) % 6}${front.includes(i) ? " best" : ""}${far ? " far" : ""}` }, shape(groups.indexOf(row.group), cx, cy),
       svg("title", null, `${row.name}: FPR ${hundredths(a)}, OOD Acc. ${hundredths(b)}`));
     if (slant) {
       mark.append(svg("path", { d: `M${cx},${cy}L${slant.x},${slant.y}`, class: "leader" }),
@@ -99,7 +106,7 @@ function scatter(points, { accuracy, missed, front, log, bars, listed, board, co
     } else if (spot) {
       taken.push(spot);
       if (Math.abs(spot[3] - cy) > 20) mark.append(svg("line", { x1: cx, y1: cy, x2: spot[0] > cx ? spot[0] : spot[2], y2: spot[3] - 6, class: "leader" }));
-      mark.append(svg("text", { x: spot[0] + 2, y: spot[3] - 3, class: "name" }, row.name));
+      mark.append(svg("text", { x: spot[0] + 2, y: spot[3] - 3, class: "name" }, label));
     } else unnamed++;
     const target = seed === undefined ? null : addressOf({ view: "cell", board: listed.id, setting: board.columns[column].title, method: row.method, seed });
     picture.append(target ? svg("a", { href: target, "aria-label": `${row.name}: FPR ${hundredths(a)}, OOD accuracy ${hundredths(b)}` }, mark) : mark);
