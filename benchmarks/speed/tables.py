@@ -5,27 +5,31 @@
 The least of the turns. The disk's cache is warm: the files have just been written.
 """
 
-import json
 import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from startup import answer
 from timing import TURNS, Row, main
 
+from oodbench.results.folder import read_folder
+from oodbench.results.result import as_json
+from oodbench.results.stored import file_of
+
 RESULTS = Path(__file__).parents[2] / "results" / "reference" / "digits-c"
 
 
 def multiply(folder: Path, count: int) -> None:
-    originals = [json.loads(path.read_bytes()) for path in sorted(RESULTS.rglob("*.json"))]
+    originals = read_folder(RESULTS)[0]
     for i in range(count):
         seed, which = divmod(i, len(originals))
-        result = {**originals[which], "seed": seed, "key": f"{i:016x}"}
-        path = folder / result["setting"] / result["method"] / f"seed{seed}-{i:016x}.json"
+        result = replace(originals[which], seed=seed, key=f"{i:04x}".ljust(16, "0"))
+        path = file_of(folder, result.suite_label, result.setting, result.method, seed, result.key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        path.write_text(as_json(result), encoding="utf-8")
 
 
 def rows(quick: bool) -> Iterator[Row]:
