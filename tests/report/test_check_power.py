@@ -20,6 +20,7 @@ from oodbench.report.spread import Spread
 from oodbench.report.verdicts import Uncertainty, Verdict, judged
 from oodbench.results.folder import read_folder
 from oodbench.results.metrics import Scored, evaluate
+from oodbench.results.result import as_json
 from oodbench.results.stored import read_scores
 
 ROOT = Path(__file__).parents[2]
@@ -174,9 +175,9 @@ def test_a_run_differs_if_its_code_is_broken(name, tmp_path, reference):
     subprocess.run(command, check=True, capture_output=True, cwd=tmp_path, env=environment)
     for each in reference:
         if each.seed in SEEDS and each.method != method:
-            target = results / "digits-c" / each.path.relative_to(REFERENCE)
+            target = results / "digits-c" / each.setting / each.method / each.path.name
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(each.path, target)
+            target.write_text(as_json(each), encoding="utf-8")
     outcome = oodbench("check", results, "--against", REFERENCE.parent, "--complete")
     assert outcome.status == (name != "nothing")
     assert name == "nothing" or f"/ {method} /" in outcome.out.partition("\ndiffers:\n")[2]
