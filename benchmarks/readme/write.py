@@ -38,7 +38,7 @@ WIDTH = 100  # columns, which code blocks show without scrolling
 ERROR = 0.001  # chance that the check fails although nothing but the processor differs
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-SCALE = 1.5  # pixels of a picture for each of the page, so that letters stay sharp
+SCALE = 1.25  # pixels of a picture for each of the page, so that letters stay sharp
 COLORS = 256  # a page has few, and a palette keeps the files small
 MARGIN = 24  # pixels of the page below what is shown
 
@@ -52,7 +52,7 @@ class Picture:
     height: int  # of the page that is shown, at most; `WIDE` pixels are its width
 
 
-WIDE = 900
+WIDE = 1200
 PICTURES = (
     Picture("trade-off.png", f"#tradeoff?board=digits-c&setting={SETTING}", 826),
     Picture("report.png", f"#leaderboard?board=digits-c&setting={SETTING}", 1300),

@@ -5,7 +5,7 @@ columns (settings and averages), rows (methods) and metrics, and for each column
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from oodbench.config import shipped
@@ -58,7 +58,9 @@ def standings(board: Board, rule: str) -> Standings:
     quick = [name for name in METRICS if name in recorded and name in FAST]
     slow = [name for name in METRICS if name in recorded and name not in FAST]
     (table,) = tables.build(board.ledger, quick or list(tables.DEFAULT_METRICS), selection=rule, tests=True, ranks=True)
-    (table,) = with_reported([table], board.ledger)
+    table = replace(
+        with_reported([table], board.ledger)[0], reported_notes=()
+    )  # drawn where they compare, and not told
     without = tables.build(board.ledger, slow, selection=rule, images=False)[0] if slow else None
     settings = in_order(runs)
     columns = {setting: [setting] for setting in settings} | tables.averages(runs, settings)

@@ -27,8 +27,8 @@ async function compare(state) {
 function mostTelling(board, pairs, column, b) {
   // Against the baseline: most metrics that differ; of equals, the better rank.
   const metrics = index.usual.filter((name) => board.metrics.includes(name));
-  const ranked = board.numbers[rankedBy(board)][column].rank || [];
-  const rate = (i) => metrics.filter((name) => pairIndex(pairs, name, column)(i, b)?.holds).length;
+  const name = rankedBy(board), ranked = (name && board.numbers[name][column].rank) || [];
+  const rate = (i) => metrics.filter((metric) => pairIndex(pairs, metric, column)(i, b)?.holds).length;
   const others = board.rows.map((_, i) => i).filter((i) => i !== b);
   others.sort((i, j) => rate(j) - rate(i) || (ranked[i]?.[0] ?? 1e9) - (ranked[j]?.[0] ?? 1e9) || i - j);
   return others.length ? others[0] : -1;
