@@ -298,7 +298,7 @@ def figure(
 ) -> "Figure":
     """A figure of `oodbench plot`, as matplotlib has it, of a folder or of results at hand; a notebook shows it.
 
-    `name` is one of `oodbench.report.figures.FIGURES`; until the next version the two may stand the other way around.
+    `name` is one of `oodbench.report.figures.FIGURES`; the other order of the two is deprecated.
     It is of the first suite and setting that allow it, unless these are named as tables name them. `width` is "column",
     "text" or inches. By default it has a title only where there are several suites or settings.
     """
@@ -306,7 +306,7 @@ def figure(
 
     if isinstance(results, str) and results in FIGURES and not (isinstance(name, str) and name in FIGURES):
         stated = "results" if name is None else name
-        warnings.warn(f"write figure(results, '{results}'): the results come first", FutureWarning, stacklevel=3)
+        warnings.warn(f"write figure(results, '{results}'): the results come first", DeprecationWarning, stacklevel=3)
         results, name = stated, results
     if not isinstance(name, str):
         raise UserError(f"no figure is named; give name=, one of: {', '.join(FIGURES)}")

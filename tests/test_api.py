@@ -57,7 +57,7 @@ def test_a_notebook_shows_results_and_tables_and_they_have_other_forms(copied):
 
 def test_a_figure_takes_the_results_first_and_for_one_version_the_name(copied):
     now = oodbench.figure(copied, "roc", setting="unseen-digits")
-    with pytest.warns(FutureWarning, match=r"figure\(results, 'roc'\)"):
+    with pytest.warns(DeprecationWarning, match=r"figure\(results, 'roc'\)"):
         before = oodbench.figure("roc", copied, setting="unseen-digits")
     assert len(now.axes) == len(before.axes)
     with pytest.raises(oodbench.UserError, match="give name="):
