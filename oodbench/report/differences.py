@@ -22,7 +22,7 @@ BASELINE = "erm"
 BASELINE_OF_GIVEN = "msp"  # the scorer, where there is no ERM: the oldest baseline of detection
 RECORDS = (
     "suite", "setting", "metric", "method", "baseline", "difference", "low", "high", "p", "p_holm", "significant",
-    "share_above", "rank", "seeds", "covers", "near_best", "note",
+    "share_above", "rank", "seeds", "covers", "note", "near_best",
 )  # fmt: skip
 UNCERTAIN = {  # what a reader must know of an interval that does not cover both
     "images": "one seed: the interval covers test images only and leaves out the variation between trainings",
@@ -195,7 +195,7 @@ def records(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
                 note = each.note(setting, metric, method) or None
                 near = method in each.near_best[setting, metric]
                 rows.append(
-                    dict(zip(RECORDS, (*place, *values, ranks.get(method), seeds, covers, near, note), strict=True))
+                    dict(zip(RECORDS, (*place, *values, ranks.get(method), seeds, covers, note, near), strict=True))
                 )
     return rows
 

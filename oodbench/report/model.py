@@ -24,7 +24,7 @@ SELF_EXPLANATORY = ("id_acc", "auroc")
 BEST, NEAR = "best", "not shown worse"  # marks in the long frame
 NEAR_MARK = "◦"
 COLUMNS = (
-    "suite", "setting", "group", "method", "name", "metric", "mean", "low", "high", "interval", "seeds", "mark", "note",
+    "suite", "setting", "group", "method", "metric", "mean", "low", "high", "interval", "seeds", "note", "name", "mark",
 )  # fmt: skip
 OF_RANKS = ("rank", "rank_low", "rank_high")
 OF_REPORTED = ("reported", "reported_error", "reported_setting", "difference", "reported_marks", "reported_note")
@@ -332,8 +332,8 @@ def records(tables: Iterable[Table]) -> list[dict[str, Any]]:
                 mark = BEST if cell.best else NEAR if cell.near else None
                 note = "; ".join(filter(None, (cell.note, cell.flag))) or None
                 values = (
-                    *(table.suite, cell.setting, row.group, row.method, row.name, metric.name, cell.mean, *ends),
-                    *(cell.seeds, mark, note),
+                    *(table.suite, cell.setting, row.group, row.method, metric.name, cell.mean, *ends),
+                    *(cell.seeds, note, row.name, mark),
                 )
                 record: dict[str, Any] = {"layout": table.layout or None} if has_layouts else {}
                 record |= dict(zip(COLUMNS, values, strict=True))
