@@ -11,7 +11,8 @@ from scipy.special import log_softmax, softmax
 from torch import nn
 
 from oodbench.config.cards import load_class
-from oodbench.config.registry import DETECTION_TRAINING, Registry
+from oodbench.config.registry import Registry
+from oodbench.config.shipped import DETECTION_TRAINING
 from oodbench.errors import UserError
 from oodbench.functional import ClassQueues
 from oodbench.learning.batches import Batch

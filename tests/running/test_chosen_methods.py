@@ -9,7 +9,8 @@ from stand_ins import stand_ins
 import oodbench as package
 from oodbench.config import suite as suites
 from oodbench.config.cards import EVERY
-from oodbench.config.registry import GENERALIZATION, Registry
+from oodbench.config.registry import Registry
+from oodbench.config.shipped import GENERALIZATION
 from oodbench.errors import UserError
 from oodbench.running.plan import plan
 from oodbench.running.request import read, request
