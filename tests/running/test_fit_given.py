@@ -69,7 +69,7 @@ def fitted(sets, folder, aim):
 
 @pytest.mark.parametrize(
     ("more", "message"),
-    [({"aim": "all"}, "unknown aim 'all'"), ({"aim": "both", "scorer": "msp"}, "--aim is for the choice of a scorer")],
+    [({"aim": "all"}, "unknown aim 'all'"), ({"aim": "both", "scorer": "msp"}, "aim= is for the choice of a scorer")],
 )
 def test_an_aim_that_decides_nothing_is_refused(sets, more, message):
     with pytest.raises(UserError, match=message):
@@ -162,7 +162,7 @@ def test_its_detector_scores_what_was_evaluated_and_comes_back_from_its_folder(s
         ({"features": "net.stm"}, "unknown layer 'net.stm'; did you mean 'net.stem'"),
         ({"features": "net.stem", "head": "net.classify"}, "leave one of them out"),
         ({"features": "net.stem", "scorers": "vim"}, "the scorer 'vim' cannot be used: reads the head"),
-        ({"scorers": "knn"}, "--features LAYER names a layer to read instead"),
+        ({"scorers": "knn"}, 'features="LAYER" names a layer to read instead'),
     ],
 )
 def test_a_wrong_layer_is_refused_in_words(sets, tmp_path, more, message):
