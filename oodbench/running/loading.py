@@ -29,7 +29,7 @@ from oodbench.running import trained
 from oodbench.running.execution import keyed
 from oodbench.running.plan import cell_of
 from oodbench.running.preflight import choose_device
-from oodbench.running.workplace import arithmetic
+from oodbench.running.session import arithmetic
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from oodbench.results import selection
 from oodbench.results.result import ComponentRun, Result
 from oodbench.results.selection import LEAVE_ONE_OUT
 from oodbench.running import choice
-from oodbench.running.cells import Cell, Training
+from oodbench.running.cells import Cell, Training, must_train
 from oodbench.running.request import Request, as_values, check_count, recorded, request
 from oodbench.running.shards import PARENTS, Shard, shard_of, trainings_of
 
@@ -80,6 +80,42 @@ class Plan:
         """With the ones that others start from, which come before these."""
         chains = [each for training, _ in self.trainings.values() for each in training.chain]
         return {each.key: each for each in chains if self.only is None or each.key in self.only}
+
+    def needed(self) -> "list[Training]":
+        """Trainings with cells to do, and those whose weights such a one starts from and lacks; parents come first."""
+        needed: dict[str, Training] = {}
+        for training, _ in self.trainings.values():
+            chain = [training]
+            # What is trained already needs nothing that it starts from.
+            while must_train(chain[0], self.folder, self.request.force) and chain[0].parent is not None:
+                chain.insert(0, chain[0].parent)
+            needed |= {each.key: each for each in chain}
+        mine = [
+            each
+            for key, each in needed.items()
+            if (self.only is None or key in self.only)
+            and (self.cells_of(each) or must_train(each, self.folder, self.request.force))
+        ]
+        return sorted(mine, key=lambda each: not self.starts_others(each))
+
+    def starts_others(self, training: "Training") -> bool:
+        return training.key in self._parents
+
+    @cached_property
+    def _parents(self) -> set[str]:
+        return {each.key for cell in self.cells for each in cell.training.chain[:-1]}
+
+    def cells_of(self, training: "Training") -> "list[Cell]":
+        """Those still to run."""
+        return self.trainings[training.key][1] if self.only is None and training.key in self.trainings else []
+
+    def setting_of(self, training: "Training") -> Setting:
+        """One whose images a training may take."""
+        return self._settings[training.key]
+
+    @cached_property
+    def _settings(self) -> dict[str, Setting]:
+        return {each.key: cell.setting for cell in reversed(self.cells) for each in cell.training.chain}
 
     @cached_property
     def cells_by_name(self) -> dict[str, Cell]:

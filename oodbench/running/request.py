@@ -25,8 +25,7 @@ RUNS = "runs"  # the key of a file under which several requests stand
 MOST_CELLS = 100_000  # of a request: to plan them takes minutes and a gigabyte, to run them years
 MOST_POINTS = 1000  # of a path
 MOST_WORKERS = 1024  # processes on a machine
-SLURM = "slurm"
-ENGINES = ("ray", "slurm")
+RAY, SLURM = ENGINES = ("ray", "slurm")
 _SPAN = re.compile(r"(\d+)\s*-\s*(\d+)")
 
 

@@ -1,8 +1,8 @@
-"""The engine of a Ray cluster, whose machines share no disk with the run. Imports no torch.
+"""A run on a Ray cluster, whose machines share no disk with it.
 
-A task is a task of Ray's. Ray says where it runs; whether it is tried again, the driver says. What comes of it are
-values of Ray's task, which arrive or else the task is lost; how far it is goes through an actor beside the driver, and
-may be lost without harm.
+A training with its cells is a task of Ray's. Ray says where it runs; whether it is tried again is said here. What comes
+of it are values of Ray's task, which arrive or else the task is lost, and are written as those of any other run. How
+far it is goes through an actor beside this process, and may be lost without harm.
 """
 
 import logging
@@ -12,19 +12,28 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from oodbench.errors import UserError, said, shortened
-from oodbench.running import tasks
-from oodbench.running.engines import ray_node
-from oodbench.running.engines.ray_node import Job, Make
+from oodbench.files import write_bytes
+from oodbench.results.result import read
+from oodbench.results.stored import place
+from oodbench.running import ray_node
+from oodbench.running.cells import Cell, Training, weights_file
+from oodbench.running.costs import cores
+from oodbench.running.order import Order, packed
+from oodbench.running.plan import Plan
+from oodbench.running.ray_node import Job, News
+from oodbench.running.reporting import Told, training_name
 from oodbench.running.request import Request
-from oodbench.running.tasks import Failure, Message, Order, Send, Task
+from oodbench.running.session import Session
+from oodbench.running.supervise import TRIES, Watch, tell
+from oodbench.running.work import fail, fail_named, may_begin
 
 CLIENT = "ray://"  # addresses for drivers outside the cluster
 COUNT = 2.0  # seconds between looks at what the cluster has
@@ -90,8 +99,8 @@ def package() -> Any:
 
 
 @dataclass
-class Ray:
-    """Tasks under way in a cluster that was there, or that this engine starts and ends."""
+class Cluster:
+    """Tasks under way in a cluster that was there, or that is started and ended here."""
 
     order: Order
     address: str = "local"
@@ -100,11 +109,10 @@ class Ray:
     per_device: int = 1
     workers: int | None = None  # tasks at a time; None: what the cluster has room for
     cores: int = 1  # of this machine, if the cluster is started here
-    make: Make = ray_node.planned
 
-    carries_weights = True
     _run: str = field(default_factory=lambda: uuid.uuid4().hex[:12], init=False)
-    _under_way: dict[str, tuple[Task, Any, dict[str, Any]]] = field(default_factory=dict, init=False)
+    under_way: dict[str, Any] = field(default_factory=dict, init=False)  # by the key of a training
+    _weights: dict[str, Any] = field(default_factory=dict, init=False)  # those that lie in the cluster, by key
     _counted: tuple[float, int] = field(default=(float("-inf"), 0), init=False)
     _is_deaf: bool = field(default=False, init=False)  # the board is gone
 
@@ -170,28 +178,20 @@ class Ray:
         room = int(has.get("CPU", 0) // self.threads)
         return min(room, int(has.get("GPU", 0) * self.per_device)) if self._on_gpu else room
 
-    def submit(self, task: Task, weights: Mapping[str, bytes], failures: Mapping[str, Failure]) -> None:
-        # What tasks under way start from lies in the cluster already.
-        there = {key: ref for _, _, refs in self._under_way.values() for key, ref in refs.items()}
-        refs = {key: there[key] if key in there else self._ray.put(content) for key, content in weights.items()}
+    def submit(self, training: str, cells: Sequence[str], weights: Mapping[str, bytes]) -> None:
+        for key, content in weights.items():
+            self._weights = self._weights if key in self._weights else {key: self._ray.put(content)}
         device = "cuda" if self._on_gpu else "cpu"
-        job = msgspec.msgpack.encode(Job(self._run, task, (*refs,), dict(failures), device, self.threads))
+        job = Job(self._run, training, tuple(cells), next(iter(weights), None), device, self.threads)
         # A reference in a list is not followed before the task begins; those of weights are.
-        begun = self._perform.remote(job, [self._order], self._board, self.make, *refs.values())
-        self._under_way[task.name] = task, begun, refs
+        refs = [self._weights[key] for key in weights]
+        self.under_way[training] = self._perform.remote(msgspec.msgpack.encode(job), [self._order], self._board, *refs)
 
-    def wait(self, seconds: float, hear: Send) -> None:
-        until, ready = time.monotonic() + seconds, list[str]()
-        while not ready and (left := until - time.monotonic()) > 0:
-            ready = self._ready(min(left, LISTEN))
-            self._listen(hear)
-        for name in ready:
-            for message in self._news(name):
-                hear(message)
-
-    def _ready(self, seconds: float) -> list[str]:
-        """Tasks of which there is news."""
-        begun = {each: name for name, (_, each, _) in self._under_way.items()}
+    def ready(self, seconds: float) -> list[str]:
+        """Trainings of which there is news."""
+        if not self.under_way:
+            return []
+        begun = {each: name for name, each in self.under_way.items()}
         try:
             self._ray.wait([*begun], timeout=seconds, fetch_local=False)
             ready, _ = self._ray.wait([*begun], num_returns=len(begun), timeout=0, fetch_local=False)
@@ -201,50 +201,48 @@ class Ray:
             ) from None
         return [begun[each] for each in ready]
 
-    def _listen(self, hear: Send) -> None:
+    def words(self) -> list[dict[str, Any]]:
         """How far tasks are."""
         if self._is_deaf:
-            return
+            return []
         try:
-            messages = self._ray.get(self._board.take.remote(), timeout=1)
+            said: list[dict[str, Any]] = self._ray.get(self._board.take.remote(), timeout=1)
+            return said
         except self._ray.exceptions.GetTimeoutError:
-            return
+            return []
         except Exception:  # which must not end a run
             self._is_deaf = True
-            return
-        for each in messages:
-            hear(msgspec.msgpack.decode(each, type=Message))
+            return []
 
-    def _news(self, name: str) -> Iterator[Message]:
-        """What came of a task that is ready, or that it was lost."""
-        task, begun, _ = self._under_way[name]
-        errors = self._ray.exceptions
+    def news(self, training: str) -> tuple[list[News], bool]:
+        """What came of a training that is ready, and whether that is all; `Lost` if it went with its worker or node."""
+        begun, errors = self.under_way[training], self._ray.exceptions
         try:
             values = self._ray.get(next(begun) if hasattr(begun, "__next__") else begun)
+        except StopIteration:
+            del self.under_way[training]
+            return [], True
         except errors.RayTaskError as error:
             if NO_IMPORT not in str(error):
                 raise  # a bug of ours: what a component does wrong fails its cells
             why = str(error).strip().splitlines()[-1]
-            yield tasks.Refused(f"a node of the Ray cluster cannot import what it should run ({why}); {INSTALL}")
-            return
+            raise UserError(f"a node of the Ray cluster cannot import what it should run ({why}); {INSTALL}") from None
         except errors.RayError as error:
-            del self._under_way[name]
-            yield tasks.Lost(name, GONE.get(type(error).__name__, said(error)))
-            return
-        for each in values if isinstance(values, list) else [values]:
-            message: Message = msgspec.msgpack.decode(each, type=Message)
-            if isinstance(message, tasks.Ended):
-                del self._under_way[name]
-            yield message
+            del self.under_way[training]
+            raise Lost(GONE.get(type(error).__name__, said(error))) from None
+        is_all = isinstance(values, list)
+        if is_all:
+            del self.under_way[training]
+        return [msgspec.msgpack.decode(each, type=News) for each in (values if is_all else [values])], is_all
 
-    def stop(self, task: Task) -> None:
-        _, begun, _ = self._under_way.pop(task.name)
+    def stop(self, training: str) -> None:
+        begun = self.under_way.pop(training)
         with suppress(Exception):  # it has just ended
             self._ray.cancel(begun, force=True)
 
     def close(self) -> None:
-        for task, _, _ in [*self._under_way.values()]:
-            self.stop(task)
+        for training in [*self.under_way]:
+            self.stop(training)
         with suppress(Exception):  # the cluster may be gone
             self._clean()
         if not self._was_there:
@@ -258,6 +256,137 @@ class Ray:
         options = [{"num_cpus": 0, "scheduling_strategy": there(node["NodeID"], soft=False)} for node in self._nodes()]
         cleaning = [clean.options(**each).remote(self._run) for each in options]
         self._ray.wait(cleaning, num_returns=len(cleaning), timeout=GOODBYE)
+
+
+class Lost(Exception):
+    """A task went with its worker or node: nobody knows how far it was."""
+
+
+def run(plan: Plan, at: Session, told: Told, order: Sequence[Training]) -> None:
+    """The loop of `work`, with each training and its cells as a task of the cluster."""
+    asked = plan.request
+    address = address_of(asked.on or "")
+    cluster = Cluster(
+        packed(plan), address, asked.device, plan.suite.threads, asked.per_device, asked.workers, len(cores())
+    )
+    try:
+        told.reporter.begin(len(plan.todo) if plan.only is None else 0, cluster.slots)
+        _Driver(plan, at, told, cluster, list(order), Watch(asked.timeout)).run()
+    finally:
+        cluster.close()
+
+
+@dataclass
+class _Driver:
+    plan: Plan
+    at: Session
+    told: Told
+    cluster: Cluster
+    left: list[Training]
+    watch: Watch
+
+    _locks: dict[str, ExitStack] = field(default_factory=dict, init=False)  # by training
+    _workers: dict[str, str] = field(default_factory=dict, init=False)  # who is at it
+
+    def run(self) -> None:
+        stuck = False
+        try:
+            while self.left or self._locks:
+                moved = self._begin(take_over=stuck and self.at.asked.take_over)
+                stuck = not (moved or self._locks)
+                if stuck and self.left:
+                    self.at.wait(self.left[0])
+                for training in self.cluster.ready(LISTEN):
+                    self._hear(self.plan.training(training))
+                for message in self.cluster.words():
+                    self._listen(**message)
+                for name in self.watch.late():
+                    self._end_late(self.plan.training(name))
+        finally:
+            for lock in self._locks.values():
+                lock.close()
+
+    def _begin(self, take_over: bool) -> bool:
+        moved = False
+        for training in list(self.left):
+            if len(self._locks) > self.cluster.slots:  # one more than there is room for travels meanwhile
+                break
+            failure = self.at.failed(training)
+            if failure is None and not may_begin(training, self.at):
+                continue
+            held = ExitStack()
+            if not held.enter_context(self.at.hold(training, take_over=take_over and not moved)):
+                continue
+            self.left.remove(training)
+            moved = True
+            cells = self._lacking(training)
+            if failure is not None:
+                fail(cells, failure, self.at)
+            elif cells or (self.plan.starts_others(training) and not self.at.has_weights(training)):
+                self._locks[training.key] = held
+                self._submit(training, cells)
+                continue
+            held.close()
+        return moved
+
+    def _lacking(self, training: Training) -> list[Cell]:
+        return [cell for cell in self.plan.cells_of(training) if self.at.lacks(cell)]
+
+    def _submit(self, training: Training, cells: Sequence[Cell]) -> None:
+        """With its own weights or, where it has yet to be trained, those that it starts from."""
+        source = training if self.at.has_weights(training) else training.parent
+        weights = {}
+        if source is not None and source.init is None:  # weights that the user gives travel with the order
+            weights[source.key] = weights_file(source.key, self.at.folder).read_bytes()
+        self.watch.begins(training.key, training.key)
+        self.cluster.submit(training.key, [cell.name for cell in cells], weights)
+
+    def _hear(self, training: Training) -> None:
+        try:
+            every, is_all = self.cluster.news(training.key)
+        except Lost as lost:
+            self._lose(training, str(lost))
+            return
+        for news in every:
+            if news.refused is not None:
+                raise UserError(news.refused)
+            if news.weights is not None:
+                write_bytes(weights_file(training.key, self.at.folder), news.weights)
+            if news.failure is not None:
+                self.at.note_failure(training, *news.failure)
+            if news.cell is not None:
+                cell = self.plan.cell(news.cell)
+                place(cell.path, news.files)
+                self.told.result(cell, read(cell.path), self._workers.get(training.key, ""))
+        if is_all:
+            self._leave(training)
+
+    def _leave(self, training: Training) -> None:
+        self.watch.at.pop(training.key, None)
+        if (worker := self._workers.pop(training.key, None)) is not None:
+            self.told.reporter.busy(worker, "")
+        self._locks.pop(training.key).close()
+
+    def _listen(self, job: str, worker: str, do: str, **values: Any) -> None:
+        if job in self._locks and do not in ("result", "trained", "done"):  # which are told when they are here
+            self._workers[job] = worker
+            tell(self.plan, self.told, self.watch, job, worker, do, **values)
+
+    def _lose(self, training: Training, why: str) -> None:
+        name, has_failed = self.watch.died(training.key)
+        what_next = "given up" if has_failed else "tried again"
+        self.told.note(f"{training_name(training)}: {why}; {what_next}")
+        if has_failed:
+            fail_named(name or training.key, f"its worker was lost {TRIES} times: {why}", self.plan, self.at)
+        self._leave(training)
+        self.left.insert(0, training)
+
+    def _end_late(self, training: Training) -> None:
+        name = self.watch.at[training.key].name
+        self.cluster.stop(training.key)
+        fail_named(name, f"it took longer than --timeout {self.watch.timeout:g}", self.plan, self.at)
+        self._leave(training)
+        self.left.insert(0, training)
 
 
 def _check_reachable(address: str) -> None:
