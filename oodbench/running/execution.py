@@ -29,7 +29,7 @@ from oodbench.results.metrics import Scored
 from oodbench.results.result import Result
 from oodbench.results.stored import write
 from oodbench.running import provenance, trained, training_path
-from oodbench.running.cells import Cell, Training, weights_file
+from oodbench.running.cells import Cell, Source, Training, files_of_training, weights_file
 from oodbench.running.kept_outputs import KeptOutputs
 from oodbench.running.mistakes import at_work, network_at_work, users_mistakes
 from oodbench.running.plan import Plan
@@ -39,7 +39,7 @@ from oodbench.running.trained import Trained, Unusable
 from oodbench.seeds import derive
 
 
-def train_one(training: Training, at: Session, setting: Setting | None = None) -> Trained:
+def train_one(training: Training, at: Session, setting: Setting | None = None, source: Source | None = None) -> Trained:
     """The network of a training: its stored weights, or those it has after training now; `Failed` if that fails.
 
     Works in any process, whatever others do: what a training starts from is trained first if need be. Where the weights
@@ -47,25 +47,27 @@ def train_one(training: Training, at: Session, setting: Setting | None = None) -
     """
     if at.last is None or at.last.key != training.key:
         at.last = None  # whose outputs make room
-        at.before.restore()  # in case that a component has done something as it went
-        with at.hold(training, wait=True):
+        with at.hold(source or Source(training), wait=True):
             try:
                 with at_work(training.trainer), network_at_work(training.suite):
-                    network = _trained(training, at, setting or training.setting or training.suite.settings[0])
+                    is_loaded = source is not None and source.is_loaded
+                    network = _trained(training, at, setting or training.suite.settings[0], is_loaded)
             except Failed as failure:
-                at.note_failure(training, str(failure), failure.traceback)
+                at.note_failure((source or Source(training)).key, str(failure), failure.traceback)
                 raise
-        at.forget_failure(training)
+        at.forget_failure((source or Source(training)).key)
         at.last = Last(training.key, network)
     return at.last.network
 
 
-def _trained(training: Training, at: Session, setting: Setting) -> Trained:
+def _trained(training: Training, at: Session, setting: Setting, is_loaded: bool) -> Trained:
     network = None
     if at.has_weights(training):
         network = _stored(training, at, setting)
     else:
         _forget_checkpoints(training, at, before=at.since if at.asked.force else 0)
+    if network is None and is_loaded:
+        raise Failed("its weights are gone; the same command trains them again")
     if network is None:
         network = _train(training, at, setting)
     if at.compiles:
@@ -90,7 +92,9 @@ def _train(training: Training, at: Session, setting: Setting) -> Trained:
     model = trained.started(training, at.device)
     if training.parent is not None:
         try:
-            parent = train_one(training.parent, at, setting)
+            theirs = files_of_training(training)
+            source = Source(training.parent, theirs, is_loaded=theirs != files_of_training(training.parent))
+            parent = train_one(training.parent, at, setting, source)
         except Failed as failure:
             name = training.parent.trainer.card.name
             raise Failed(f"'{name}', which it starts from: {failure}") from failure
@@ -149,17 +153,17 @@ def _forget_checkpoints(training: Training, at: Session, before: int | None = No
             path.unlink(missing_ok=True)
 
 
-def score_one(cell: Cell, at: Session) -> Result:
+def score_one(cell: Cell, at: Session, source: Source | None = None) -> Result:
     """The result of a cell, written: its network, trained if need be, under its scorer. A failure is a result too.
 
     Cells of one training that come one after the other share its outputs.
     """
-    at.before.restore()
     parts = at.parts(cell.suite, cell.setting, cell.seed)
     try:
-        network = train_one(cell.training, at, cell.setting)
+        network = train_one(cell.training, at, cell.setting, source)
     except Failed as failure:
         return failed_result(cell, failure, at)
+    digest = network.digest
     scored: dict[str, Scored] = {}
     measured: dict[str, float] = {}
     spent: dict[str, float] = {}
@@ -169,6 +173,9 @@ def score_one(cell: Cell, at: Session) -> Result:
             scoring = at_work(cell.method.scorer)
             with scoring, network_at_work(cell.suite), precision.nondeterminism_warns():
                 arrays, spent = _scored(cell, at, parts)
+            if provenance.weights_digest(network.model) != digest:
+                at.last = None  # the next cell reads it again
+                raise changed_network(cell.method.scorer)
             with users_mistakes(cell.method.scorer.card):  # who may have given what nobody can measure
                 scored = {split: Scored(**vars(each)) for split, each in arrays.items()}
                 measured = metrics.evaluate(**scored)
@@ -178,6 +185,13 @@ def score_one(cell: Cell, at: Session) -> Result:
         device = provenance.device_name(at.device, *at.run_flags)
     result = provenance.result(cell, parts, device, network, measured, spent, failed)
     return write(result, cell.path, scored if measured else {}, network.log)
+
+
+def changed_network(scorer: Component) -> Failed:
+    return Failed(
+        f"'{scorer.card.name}' changed the network, which is to be the same for every image and scorer; change a copy: "
+        "copy.deepcopy(out.model)"
+    )
 
 
 def failed_result(cell: Cell, failure: Failed, at: Session) -> Result:

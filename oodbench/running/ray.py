@@ -24,7 +24,7 @@ from oodbench.files import write_bytes
 from oodbench.results.result import read
 from oodbench.results.stored import place
 from oodbench.running import ray_node
-from oodbench.running.cells import Cell, Training, weights_file
+from oodbench.running.cells import Cell, Source, weights_file
 from oodbench.running.costs import cores
 from oodbench.running.order import Order, packed
 from oodbench.running.plan import Plan
@@ -156,12 +156,16 @@ class Cluster:
         self._board = ray.remote(ray_node.Board).options(num_cpus=0, scheduling_strategy=here).remote()
         self._order = ray.put(msgspec.msgpack.encode(self.order))
         streams = not self.address.startswith(CLIENT)
-        self._perform = ray.remote(ray_node.perform if streams else ray_node.perform_at_once).options(
-            num_cpus=self.threads,
-            num_gpus=1 / self.per_device if self._on_gpu else 0,
-            num_returns="streaming" if streams else 1,
-            max_retries=0,
-        )
+        function = ray_node.perform if streams else ray_node.perform_at_once
+        options = {
+            "num_cpus": self.threads,
+            "num_gpus": 1 / self.per_device if self._on_gpu else 0,
+            "num_returns": "streaming" if streams else 1,
+            "max_retries": 0,
+        }
+        self._perform = ray.remote(function).options(**options)
+        # A process that has run users' code does nothing else.
+        self._perform_and_end = ray.remote(max_calls=1)(function).options(**options)
 
     def _nodes(self) -> list[dict[str, Any]]:
         return [node for node in self._ray.nodes() if node["Alive"]]
@@ -178,14 +182,15 @@ class Cluster:
         room = int(has.get("CPU", 0) // self.threads)
         return min(room, int(has.get("GPU", 0) * self.per_device)) if self._on_gpu else room
 
-    def submit(self, training: str, cells: Sequence[str], weights: Mapping[str, bytes]) -> None:
+    def submit(self, source: Source, cells: Sequence[str], weights: Mapping[str, bytes]) -> None:
         for key, content in weights.items():
             self._weights = self._weights if key in self._weights else {key: self._ray.put(content)}
         device = "cuda" if self._on_gpu else "cpu"
-        job = Job(self._run, training, tuple(cells), next(iter(weights), None), device, self.threads)
+        job = Job(self._run, source.key, tuple(cells), next(iter(weights), None), device, self.threads)
         # A reference in a list is not followed before the task begins; those of weights are.
         refs = [self._weights[key] for key in weights]
-        self.under_way[training] = self._perform.remote(msgspec.msgpack.encode(job), [self._order], self._board, *refs)
+        perform = self._perform_and_end if source.files else self._perform
+        self.under_way[source.key] = perform.remote(msgspec.msgpack.encode(job), [self._order], self._board, *refs)
 
     def ready(self, seconds: float) -> list[str]:
         """Trainings of which there is news."""
@@ -262,7 +267,7 @@ class Lost(Exception):
     """A task went with its worker or node: nobody knows how far it was."""
 
 
-def run(plan: Plan, at: Session, told: Told, order: Sequence[Training]) -> None:
+def run(plan: Plan, at: Session, told: Told, order: Sequence[Source]) -> None:
     """The loop of `work`, with each training and its cells as a task of the cluster."""
     asked = plan.request
     address = address_of(asked.on or "")
@@ -282,7 +287,7 @@ class _Driver:
     at: Session
     told: Told
     cluster: Cluster
-    left: list[Training]
+    left: list[Source]
     watch: Watch
 
     _locks: dict[str, ExitStack] = field(default_factory=dict, init=False)  # by training
@@ -296,97 +301,97 @@ class _Driver:
                 stuck = not (moved or self._locks)
                 if stuck and self.left:
                     self.at.wait(self.left[0])
-                for training in self.cluster.ready(LISTEN):
-                    self._hear(self.plan.training(training))
+                for key in self.cluster.ready(LISTEN):
+                    self._hear(self.plan.source(key))
                 for message in self.cluster.words():
                     self._listen(**message)
                 for name in self.watch.late():
-                    self._end_late(self.plan.training(name))
+                    self._end_late(self.plan.source(name))
         finally:
             for lock in self._locks.values():
                 lock.close()
 
     def _begin(self, take_over: bool) -> bool:
         moved = False
-        for training in list(self.left):
+        for source in list(self.left):
             if len(self._locks) > self.cluster.slots:  # one more than there is room for travels meanwhile
                 break
-            failure = self.at.failed(training)
-            if failure is None and not may_begin(training, self.at):
+            failure = self.at.failed(source)
+            if failure is None and not may_begin(source, self.at):
                 continue
             held = ExitStack()
-            if not held.enter_context(self.at.hold(training, take_over=take_over and not moved)):
+            if not held.enter_context(self.at.hold(source, take_over=take_over and not moved)):
                 continue
-            self.left.remove(training)
+            self.left.remove(source)
             moved = True
-            cells = self._lacking(training)
+            cells = self._lacking(source)
             if failure is not None:
                 fail(cells, failure, self.at)
-            elif cells or (self.plan.starts_others(training) and not self.at.has_weights(training)):
-                self._locks[training.key] = held
-                self._submit(training, cells)
+            elif cells or not self.at.has_weights(source.training):
+                self._locks[source.key] = held
+                self._submit(source, cells)
                 continue
             held.close()
         return moved
 
-    def _lacking(self, training: Training) -> list[Cell]:
-        return [cell for cell in self.plan.cells_of(training) if self.at.lacks(cell)]
+    def _lacking(self, source: Source) -> list[Cell]:
+        return [cell for cell in self.plan.cells_of(source) if self.at.lacks(cell)]
 
-    def _submit(self, training: Training, cells: Sequence[Cell]) -> None:
+    def _submit(self, source: Source, cells: Sequence[Cell]) -> None:
         """With its own weights or, where it has yet to be trained, those that it starts from."""
-        source = training if self.at.has_weights(training) else training.parent
+        start = source.training if self.at.has_weights(source.training) else source.training.parent
         weights = {}
-        if source is not None and source.init is None:  # weights that the user gives travel with the order
-            weights[source.key] = weights_file(source.key, self.at.folder).read_bytes()
-        self.watch.begins(training.key, training.key)
-        self.cluster.submit(training.key, [cell.name for cell in cells], weights)
+        if start is not None and start.init is None:  # weights that the user gives travel with the order
+            weights[start.key] = weights_file(start.key, self.at.folder).read_bytes()
+        self.watch.begins(source.key, source.key)
+        self.cluster.submit(source, [cell.name for cell in cells], weights)
 
-    def _hear(self, training: Training) -> None:
+    def _hear(self, source: Source) -> None:
         try:
-            every, is_all = self.cluster.news(training.key)
+            every, is_all = self.cluster.news(source.key)
         except Lost as lost:
-            self._lose(training, str(lost))
+            self._lose(source, str(lost))
             return
         for news in every:
             if news.refused is not None:
                 raise UserError(news.refused)
             if news.weights is not None:
-                write_bytes(weights_file(training.key, self.at.folder), news.weights)
+                write_bytes(weights_file(source.training.key, self.at.folder), news.weights)
             if news.failure is not None:
-                self.at.note_failure(training, *news.failure)
+                self.at.note_failure(source.key, *news.failure)
             if news.cell is not None:
                 cell = self.plan.cell(news.cell)
                 place(cell.path, news.files)
-                self.told.result(cell, read(cell.path), self._workers.get(training.key, ""))
+                self.told.result(cell, read(cell.path), self._workers.get(source.key, ""))
         if is_all:
-            self._leave(training)
+            self._leave(source)
 
-    def _leave(self, training: Training) -> None:
-        self.watch.at.pop(training.key, None)
-        if (worker := self._workers.pop(training.key, None)) is not None:
+    def _leave(self, source: Source) -> None:
+        self.watch.at.pop(source.key, None)
+        if (worker := self._workers.pop(source.key, None)) is not None:
             self.told.reporter.busy(worker, "")
-        self._locks.pop(training.key).close()
+        self._locks.pop(source.key).close()
 
     def _listen(self, job: str, worker: str, do: str, **values: Any) -> None:
         if job in self._locks and do not in ("result", "trained", "done"):  # which are told when they are here
             self._workers[job] = worker
             tell(self.plan, self.told, self.watch, job, worker, do, **values)
 
-    def _lose(self, training: Training, why: str) -> None:
-        name, has_failed = self.watch.died(training.key)
+    def _lose(self, source: Source, why: str) -> None:
+        name, has_failed = self.watch.died(source.key)
         what_next = "given up" if has_failed else "tried again"
-        self.told.note(f"{training_name(training)}: {why}; {what_next}")
+        self.told.note(f"{training_name(source.training)}: {why}; {what_next}")
         if has_failed:
-            fail_named(name or training.key, f"its worker was lost {TRIES} times: {why}", self.plan, self.at)
-        self._leave(training)
-        self.left.insert(0, training)
+            fail_named(name or source.key, f"its worker was lost {TRIES} times: {why}", self.plan, self.at)
+        self._leave(source)
+        self.left.insert(0, source)
 
-    def _end_late(self, training: Training) -> None:
-        name = self.watch.at[training.key].name
-        self.cluster.stop(training.key)
+    def _end_late(self, source: Source) -> None:
+        name = self.watch.at[source.key].name
+        self.cluster.stop(source.key)
         fail_named(name, f"it took longer than --timeout {self.watch.timeout:g}", self.plan, self.at)
-        self._leave(training)
-        self.left.insert(0, training)
+        self._leave(source)
+        self.left.insert(0, source)
 
 
 def _check_reachable(address: str) -> None:

@@ -40,7 +40,7 @@ class Job(msgspec.Struct, frozen=True):
     """A training with its cells, and whose weights come along."""
 
     run: str
-    training: str  # its key
+    source: str  # its key
     cells: tuple[str, ...]  # names of those to score
     weights: str | None  # the key of the training itself, or of the one that it starts from
     device: str
@@ -93,34 +93,35 @@ def _performed(job: Job, order: Any, board: Any, *weights: bytes) -> Iterator[Ne
     planned, at = _own(job, order)
     from oodbench.running.work import make
 
-    at.tell = Wire(_Sender(board, job.training))
+    at.tell = Wire(_Sender(board, job.source))
     at.last, at.since = None, check_writable(at.folder)
-    _adopt_checkpoints(job.training, at.folder)
-    training, given = planned.training(job.training), dict(zip(filter(None, [job.weights]), weights, strict=True))
+    source, given = planned.source(job.source), dict(zip(filter(None, [job.weights]), weights, strict=True))
+    training = source.training
+    _adopt_checkpoints(training.key, at.folder)
     for key, content in given.items():
         write_bytes(weights_file(key, at.folder), content)
-    place = weights_file(job.training, at.folder)
-    for cell in make(training, [planned.cell(name) for name in job.cells], planned, at):
+    place = weights_file(training.key, at.folder)
+    for cell in make(source, [planned.cell(name) for name in job.cells], planned, at):
         if cell is None:
-            if training.init is None and (content := place.read_bytes()) != given.get(job.training):
+            if training.init is None and (content := place.read_bytes()) != given.get(training.key):
                 yield News(weights=content)
             continue
         files = files_of(cell.path)
         yield News(cell.name, {name: path.read_bytes() for name, path in files.items()})
         for path in files.values():
             path.unlink()
-    failure = at.failed(training)
+    failure = at.failed(source)
     if failure is not None:
         yield News(failure=(str(failure), failure.traceback))
-    for key in (*given, job.training):  # nobody else reads this folder, where they would pile up
+    for key in (*given, training.key):  # nobody else reads this folder, where they would pile up
         weights_file(key, at.folder).unlink(missing_ok=True)
 
 
 class _Sender:
     """Takes the lines of a worker to the board."""
 
-    def __init__(self, board: Any, training: str) -> None:
-        self.board, self.about = board, {"job": training, "worker": f"{socket.gethostname()} {os.getpid()}"}
+    def __init__(self, board: Any, source: str) -> None:
+        self.board, self.about = board, {"job": source, "worker": f"{socket.gethostname()} {os.getpid()}"}
 
     def write(self, line: bytes) -> None:
         with suppress(Exception):  # how far a task is matters less than the task

@@ -12,7 +12,7 @@ from oodbench.results.result import Result
 
 if TYPE_CHECKING:
     from oodbench.learning.loop import Progress
-    from oodbench.running.cells import Cell, Training
+    from oodbench.running.cells import Cell, Source, Training
     from oodbench.running.costs import Costs
 
 
@@ -63,8 +63,8 @@ class Tell(Protocol):
     """What a process that works says: of its own run, or to the supervisor that started it."""
 
     def note(self, text: str) -> None: ...
-    def training(self, training: "Training") -> None:
-        """It begins: its weights are loaded or trained."""
+    def begin(self, source: "Source") -> None:
+        """Its weights are loaded or trained."""
 
     def announce(self, training: "Training") -> None:
         """It is what runs now."""
@@ -99,8 +99,8 @@ class Told:
     def note(self, text: str) -> None:
         self.reporter.note(text)
 
-    def training(self, training: "Training", worker: str = "") -> None:
-        self.reporter.busy(worker, f"{training_name(training)}: training")
+    def begin(self, source: "Source", worker: str = "") -> None:
+        self.reporter.busy(worker, f"{training_name(source.training)}: training")
 
     def announce(self, training: "Training", worker: str = "") -> None:
         """Say, once, that a training and its cells are what is running now."""

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oodbench import files
@@ -11,7 +12,7 @@ from oodbench.data import availability, store
 from oodbench.errors import UserError
 from oodbench.results.rescore import NotRescored, rescore
 from oodbench.results.result import OUTPUTS, Result, read
-from oodbench.running.cells import Training, must_train
+from oodbench.running.cells import Source, must_train
 from oodbench.running.costs import Costs, cores
 from oodbench.running.plan import Plan, plan
 from oodbench.running.reporting import Reporter, Told, left_out_line, training_name
@@ -21,7 +22,7 @@ from oodbench.running.shards import REST, parents_of
 if TYPE_CHECKING:
     import torch
 
-    from oodbench.running.session import Session
+    from oodbench.running.supervise import Supervisor
 
 SHORT = 20.0  # seconds: to start workers for less than that would not pay
 
@@ -120,42 +121,44 @@ def execute(plan: Plan, device: "torch.device", reporter: Reporter) -> list[Resu
     from oodbench.running.supervise import Supervisor
     from oodbench.running.work import work
 
-    if plan.request.engine == RAY:
+    asked = plan.request
+    if asked.engine == RAY:
         from oodbench.running import ray
 
-        ray.check(plan.request)
+        ray.check(asked)
     preflight.check(plan, device)
-    since = files.check_writable(plan.folder)
-    remember(plan.request)
     try:
         costs = preflight.costs(plan, device)
     except Exception:  # a network or a picture cannot be tried; what is wrong fails its cells in turn
         costs = Costs({}, 0.0)
     order = _in_order(plan, costs)
-    told = Told(reporter, len(order), costs)
-    at = Session(plan.folder, device, told, plan.request, since)
     devices = _devices(plan, device, costs.seconds)
-    is_alone = len(devices) == 1 and plan.request.workers is None and plan.request.timeout is None
+    told = Told(reporter, len({each.training.key for each in order}), costs)
+    at = Session(plan.folder, device, told, asked)
+    supervisor = Supervisor(plan, at, told, order)
     try:
-        if plan.request.engine == RAY:
+        _rehearse(plan, device, supervisor, order)
+        at.since = files.check_writable(plan.folder)
+        remember(asked)
+        if asked.engine == RAY:
             ray.run(plan, at, told, order)
-        elif is_alone:
-            reporter.begin(_count(plan), 1)
-            work(plan, at, order)
         else:
+            is_alone = len(devices) == 1 and asked.workers is None and asked.timeout is None
             reporter.begin(_count(plan), len(devices))
-            supervisor = Supervisor(plan, at, told, [each.key for each in order])
-            supervisor.run(devices)
-            _check_complete(plan, at, supervisor.lost)
+            here = [each for each in order if asked.here or not each.files] if is_alone else []
+            work(plan, at, here)
+            if len(here) < len(order):
+                supervisor.run(devices, done=[frozenset()] if is_alone else [])
     except KeyboardInterrupt:
         reporter.note(f"{_count(plan) - len(told.new)} of {_count(plan)} cells are left")
         raise
     finally:
+        supervisor.close()
         reporter.end()
     failures = {each.key: failure for each in order if (failure := at.failed(each)) is not None}
     if plan.only is not None and failures:  # which no cell tells here
         key, failure = next(iter(failures.items()))
-        name = training_name(plan.training(key))
+        name = training_name(plan.source(key).training)
         raise UserError(
             f"{len(failures)} of {len(plan.only)} trainings failed; the first, {name}: {failure}; "
             "the other stage tries again and records the outcome"
@@ -163,30 +166,43 @@ def execute(plan: Plan, device: "torch.device", reporter: Reporter) -> list[Resu
     return told.new
 
 
-def _check_complete(plan: Plan, at: "Session", lost: list[str]) -> None:
-    """Workers that ended before they began are not replaced."""
-    left = [cell for cell in plan.todo if at.lacks(cell)] if lost and plan.only is None else []
-    if left:
-        raise UserError(
-            f"{len(left)} cells have no result; the first, '{left[0]}': {lost[0]}; the same command tries them again"
-        )
+def rehearse(plan: Plan, device: "torch.device", reporter: Reporter) -> None:
+    """Let users' code say what is wrong before anything trains, in a process of its own unless it is to run here."""
+    from oodbench.running.session import Session
+    from oodbench.running.supervise import Supervisor
+
+    told, order = Told(reporter), plan.sources()
+    supervisor = Supervisor(plan, Session(plan.folder, device, told, plan.request), told, order)
+    try:
+        _rehearse(plan, device, supervisor, order)
+    finally:
+        supervisor.close()
+
+
+def _rehearse(plan: Plan, device: "torch.device", supervisor: "Supervisor", order: list[Source]) -> None:
+    if plan.request.here:
+        from oodbench.running import preflight
+
+        preflight.rehearse(plan, device, frozenset[Path]().union(*(each.files for each in order)))
+    else:
+        supervisor.rehearse(str(device))
 
 
 def _count(plan: Plan) -> int:
     return len(plan.todo) if plan.only is None else 0
 
 
-def _in_order(plan: Plan, costs: Costs) -> list[Training]:
+def _in_order(plan: Plan, costs: Costs) -> list[Source]:
     """Parents first; where several processes work, what has the longest chain of work behind it comes before others."""
-    needed = plan.needed()
-    behind = {each.key: costs.trainings.get(each.key, 0.0) for each in needed}
-    for each in reversed(needed):
-        if each.parent is not None and each.parent.key in behind:
-            own = costs.trainings.get(each.parent.key, 0.0)
-            behind[each.parent.key] = max(behind[each.parent.key], own + behind[each.key])
+    sources = plan.sources()
     if plan.request.workers is None and plan.request.on is None:
-        return needed
-    return sorted(needed, key=lambda each: (not plan.starts_others(each), -behind[each.key]))
+        return sources
+    behind = {each.training.key: costs.trainings.get(each.training.key, 0.0) for each in sources}
+    for training in reversed([each.training for each in sources if not each.is_loaded]):
+        if training.parent is not None and training.parent.key in behind:
+            own = costs.trainings.get(training.parent.key, 0.0)
+            behind[training.parent.key] = max(behind[training.parent.key], own + behind[training.key])
+    return sorted(sources, key=lambda each: (not plan.starts_others(each.training), -behind[each.training.key]))
 
 
 def _devices(plan: Plan, device: "torch.device", seconds: float) -> list[str]:

@@ -14,10 +14,9 @@ from oodbench.config.suite import Setting, Suite
 from oodbench.data.parts import Parts, build_parts
 from oodbench.learning import precision
 from oodbench.learning.evaluation import Evaluation, KeyedScorer
-from oodbench.learning.isolation import State
 from oodbench.learning.loop import Failed, Progress
 from oodbench.results.result import Unreadable, read
-from oodbench.running.cells import Cell, Training, weights_file
+from oodbench.running.cells import Cell, Source, Training, weights_file
 from oodbench.running.kept_outputs import KeptOutputs
 from oodbench.running.reporting import Silent, Tell, Told, training_name
 from oodbench.running.request import Request
@@ -50,7 +49,6 @@ class Session:
     since: int = 0  # when the run began, by the clock of the folder's file system
 
     last: "Last | None" = field(default=None, init=False)  # the training that was asked for last
-    before: State = field(default_factory=State, init=False)  # of torch and the process, without any component's doing
     _parts: dict[tuple[Setting, int], Parts] = field(default_factory=dict, init=False)
     _held: set[str] = field(default_factory=set, init=False)
     _noted: dict[str, float] = field(default_factory=dict, init=False)  # when it was last said how far each is
@@ -87,25 +85,34 @@ class Session:
         is_done = result.status == "ok" and not self.asked.force
         return result.key != cell.key or not (is_done or files.is_since(cell.path, self.since))
 
-    def failed(self, training: Training) -> Failed | None:
+    def failed(self, source: Source) -> Failed | None:
         """Why its weights, or those of one that it starts from, could not be made in this run; nothing of a scorer."""
-        path = weights_file(training.key, self.folder, "failed")
-        if files.is_since(path, self.since):
-            with suppress(OSError, ValueError, TypeError):
-                return FailedBefore(**json.loads(path.read_bytes()))
+        training = source.training
+        failure = self._noted_failure(source.key)
+        if failure is None and source.is_loaded:
+            failure = self._noted_failure(training.key)
+        if failure is not None:
+            return failure
         if training.parent is None or self.has_weights(training):
             return None
-        failure = self.failed(training.parent)
+        failure = self.failed(Source(training.parent))
         return failure and FailedBefore(
             f"'{training.parent.trainer.card.name}', which it starts from: {failure}", failure.traceback
         )
 
-    def note_failure(self, training: Training, error: str, traceback: str) -> None:
-        text = json.dumps({"error": error, "traceback": traceback})
-        files.write_text(weights_file(training.key, self.folder, "failed"), text)
+    def _noted_failure(self, key: str) -> Failed | None:
+        path = weights_file(key, self.folder, "failed")
+        if files.is_since(path, self.since):
+            with suppress(OSError, ValueError, TypeError):
+                return FailedBefore(**json.loads(path.read_bytes()))
+        return None
 
-    def forget_failure(self, training: Training) -> None:
-        weights_file(training.key, self.folder, "failed").unlink(missing_ok=True)
+    def note_failure(self, key: str, error: str, traceback: str) -> None:
+        text = json.dumps({"error": error, "traceback": traceback})
+        files.write_text(weights_file(key, self.folder, "failed"), text)
+
+    def forget_failure(self, key: str) -> None:
+        weights_file(key, self.folder, "failed").unlink(missing_ok=True)
 
     def progress(self, training: Training, progress: Progress) -> None:
         """Tell how far a training is, and note it now and then for whoever asks `oodbench status`."""
@@ -116,38 +123,38 @@ class Session:
         self.tell.progress(training, progress)
 
     @contextmanager
-    def hold(self, training: Training, wait: bool = False, take_over: bool = False) -> Iterator[bool]:
-        """Hold a training while inside; False if another process has it. In this process it may be held twice.
+    def hold(self, source: Source, wait: bool = False, take_over: bool = False) -> Iterator[bool]:
+        """Hold a source while inside; False if another process has it. In this process it may be held twice.
 
         Two processes that do the same only waste time: files appear whole, and both write the same into them.
         """
-        if training.key in self._held:
+        if source.key in self._held:
             yield True
             return
-        lock = weights_file(training.key, self.folder, "lock")
-        with files.claim(lock, wait, lambda other: self._say_waiting(training, other)) as mine:
+        lock = weights_file(source.key, self.folder, "lock")
+        with files.claim(lock, wait, lambda other: self._say_waiting(source.training, other)) as mine:
             if not mine and take_over:
                 other = files.holder(lock)
                 if other is None or not other.is_of_this_run:
-                    self.tell.note(f"taking over {training_name(training)} from {other or 'another process'}")
+                    self.tell.note(f"taking over {training_name(source.training)} from {other or 'another process'}")
                     mine = True
             if mine:
-                self._held.add(training.key)
+                self._held.add(source.key)
             try:
                 yield mine
             finally:
-                self._held.discard(training.key)
+                self._held.discard(source.key)
 
-    def wait(self, training: Training) -> None:
+    def wait(self, source: Source) -> None:
         """For other processes, a moment; after a second, a minute, and each time after twice that, say for whom."""
         now = time.monotonic()
         key, began, due = self._due
-        if key != training.key:
+        if key != source.key:
             began, due = now, 1.0
         if now - began >= due:
             due = max(60.0, 2 * due)
-            self._say_waiting(training, files.noted(weights_file(training.key, self.folder, "lock")))
-        self._due = training.key, began, due
+            self._say_waiting(source.training, files.noted(weights_file(source.key, self.folder, "lock")))
+        self._due = source.key, began, due
         time.sleep(LOOK)
 
     def _say_waiting(self, training: Training, other: files.Holder | None) -> None:

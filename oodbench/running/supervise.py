@@ -12,14 +12,16 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import IO, Any
 
 from oodbench.errors import UserError
 from oodbench.files import Holder
 from oodbench.results.result import read
+from oodbench.running.cells import Source
 from oodbench.running.plan import Plan
 from oodbench.running.reporting import Advanced, Told, training_name
 from oodbench.running.request import as_values
@@ -27,6 +29,7 @@ from oodbench.running.session import Session
 from oodbench.running.work import fail_named
 from oodbench.running.worker import Start
 
+REHEARSAL, BEGINNING = "rehearsal", "beginning"  # what a worker may be at before any source
 TRIES = 3  # workers may die at a training or a cell before it has failed
 QUIET = {"OMP_WAIT_POLICY": "PASSIVE"}  # threads that wait by spinning slow each other down
 # A worker imports from where this process does: with -m, a file in the working folder could stand for any module.
@@ -41,7 +44,7 @@ LAST_WORDS = 2.0  # seconds in which what a process has said is read, if a child
 class At:
     """What a worker is at."""
 
-    name: str  # the key of a training, or the name of a cell
+    name: str  # the key of a source, or the name of a cell
     since: float
 
 
@@ -81,9 +84,13 @@ class Watch:
         return max(0.01, min(at.since for at in self.at.values()) + self.timeout - time.monotonic())
 
 
+Files = frozenset[Path]  # users' code that a worker may run
+
+
 @dataclass(eq=False)
 class _Worker:
     name: str
+    files: Files
     device: str
     running: "subprocess.Popen[bytes]"
 
@@ -92,43 +99,85 @@ Heard = tuple[_Worker, dict[str, Any] | str | None]  # a message, a line that a 
 
 
 class Supervisor:
-    """Starts workers, hears them, and ends them."""
+    """Starts workers, hears them, and ends them. No worker that runs users' code does anything else."""
 
-    def __init__(self, plan: Plan, at: Session, told: Told, order: Sequence[str]) -> None:
-        self._plan, self._at, self._told, self._order = plan, at, told, list(order)
+    def __init__(self, plan: Plan, at: Session, told: Told, order: Sequence[Source]) -> None:
+        self._plan, self._at, self._told = plan, at, told
         self._watch = Watch(plan.request.timeout)
+        self._todo: dict[Files, list[str]] = {}  # the keys of sources, by the files that they need
+        for source in sorted(order, key=lambda each: len(each.files)):  # what others start from needs fewer
+            self._todo.setdefault(source.files, []).append(source.key)
         self._workers: dict[str, _Worker] = {}
+        self._rehearsed: dict[Files, _Worker] = {}
+        self._devices: dict[str, str] = {}  # of the workers that do the work, by name
         self._heard: queue.SimpleQueue[Heard] = queue.SimpleQueue()
-        self.lost: list[str] = []  # of workers that ended before they began
 
-    def run(self, devices: Sequence[str]) -> None:
-        """Until every worker has nothing left to do."""
+    def rehearse(self, device: str) -> None:
+        """Let users' code try a few images; refused as it refuses. What ends its worker fails its cells in its turn."""
         try:
-            for number, device in enumerate(devices, start=1):  # all at once: to import torch takes seconds
-                self._start(f"worker {number}", device)
-            while self._workers:
-                with suppress(queue.Empty):
-                    self._hear(*self._heard.get(timeout=self._watch.patience()))
-                for name in self._watch.late():
-                    self._end_late(self._workers[name])
-        finally:
-            for worker in self._workers.values():
-                worker.running.kill()
-            for worker in self._workers.values():
-                _end(worker)
+            for number, files in enumerate(filter(None, self._todo), start=1):
+                self._start(f"trial {number}", files, device, rehearses=True)
+            self._listen(lambda: len(self._rehearsed) < len(self._workers))
+        except BaseException:
+            self.close()
+            raise
 
-    def _start(self, name: str, device: str) -> None:
+    def run(self, devices: Sequence[str], done: Sequence[Files] = ()) -> None:
+        """Until every worker has nothing left to do; what needs the files of `done` is done."""
+        for files in done:
+            self._todo.pop(files, None)
+        try:
+            self._devices = {f"worker {number}": device for number, device in enumerate(devices, start=1)}
+            self._fill()
+            self._listen(lambda: bool(self._workers.keys() & self._devices.keys()))
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        for worker in self._workers.values():
+            worker.running.kill()
+        for worker in self._workers.values():
+            _end(worker)
+        self._workers = {}
+
+    def _listen(self, goes_on: Callable[[], bool]) -> None:
+        while goes_on():
+            with suppress(queue.Empty):
+                self._hear(*self._heard.get(timeout=self._watch.patience()))
+            for name in self._watch.late():
+                self._end_late(self._workers[name])
+
+    def _fill(self) -> None:
+        """Give free places to the files that have fewest workers, and no more of these than there are sources."""
+        for name, device in self._devices.items():
+            if name in self._workers:
+                continue
+            busy = Counter(worker.files for each, worker in self._workers.items() if each in self._devices)
+            open_ = [files for files, keys in self._todo.items() if busy[files] < len(keys)]
+            if open_:
+                files = min(open_, key=lambda each: busy[each])
+                ready = self._rehearsed.pop(files, None)
+                if ready is not None and ready.device == device:
+                    del self._workers[ready.name]
+                    ready.name = name
+                    self._workers[name] = ready
+                    _send(ready, str(self._at.since))
+                else:
+                    self._start(name, files, device)
+
+    def _start(self, name: str, files: Files, device: str, rehearses: bool = False) -> None:
         environment = {**os.environ, **QUIET, "OMP_NUM_THREADS": str(self._plan.suite.threads)}
         command, pipe = [sys.executable, "-c", COMMAND.format(path=sys.path)], subprocess.PIPE
         try:
             running = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe)
         except OSError as error:
             raise UserError(f"cannot start {name}: {error.strerror}; choose fewer --workers") from None
-        worker = self._workers[name] = _Worker(name, device, running)
-        start = Start(name, as_values(self._plan.request), self._plan.keys, device, self._at.since, self._order)
-        with suppress(OSError):  # it has just died, which its watcher says
-            _pipe(running.stdin).write(json.dumps(asdict(start)).encode() + b"\n")
-            _pipe(running.stdin).flush()
+        worker = self._workers[name] = _Worker(name, files, device, running)
+        asked = {**as_values(self._plan.request), "results": str(self._at.folder.absolute())}
+        start = Start(name, asked, self._plan.keys, device, self._todo[files], bool(files), rehearses)
+        _send(worker, json.dumps(asdict(start)))
+        if not rehearses:
+            _send(worker, str(self._at.since))
         reader = threading.Thread(target=self._read, args=(worker,), daemon=True)
         reader.start()
         threading.Thread(target=self._overhear, args=(worker,), daemon=True).start()
@@ -170,53 +219,69 @@ class Supervisor:
     def _obey(self, worker: _Worker, do: str, **values: Any) -> None:
         if do == "refused":
             raise UserError(values["why"])
-        if do == "end":
+        if do == "rehearsing":
+            self._watch.begins(worker.name, REHEARSAL)
+        elif do == "rehearsed":
             self._watch.at.pop(worker.name, None)
+            self._rehearsed[worker.files] = worker
+        elif do == "end":
+            self._watch.at.pop(worker.name, None)
+            self._todo.pop(worker.files, None)
             self._forget(worker)
+            self._fill()
         else:
             tell(self._plan, self._told, self._watch, worker.name, worker.name, do, **values)
 
     def _forget(self, worker: _Worker) -> None:
         del self._workers[worker.name]
+        if self._rehearsed.get(worker.files) is worker:
+            del self._rehearsed[worker.files]
         self._told.reporter.busy(worker.name, "")
         _end(worker)
 
     def _bury(self, worker: _Worker) -> None:
-        """A worker that has ended by itself: another is at its place, unless this one had not even begun."""
+        """A worker that has ended by itself: another takes its place."""
         self._forget(worker)
         status = worker.running.returncode
         why = f"{worker.name} ended: {GONE.get(status, f'status {status}')}"
         name, has_failed = self._watch.died(worker.name)
-        if name is None:
-            self.lost.append(why)
+        if name == REHEARSAL or worker.name not in self._devices:
             return
-        what_next = "given up" if has_failed else "tried again"
-        self._told.note(f"{self._words(name)}: {why}; {what_next}")
-        if has_failed:
-            fail_named(name, f"its worker was lost {TRIES} times: {why}", self._plan, self._at)
-        self._start(worker.name, worker.device)
+        if name is None:
+            self._watch.begins(worker.name, BEGINNING)
+            if self._watch.died(worker.name)[1]:
+                raise UserError(f"{why} before it began; the same command tries again")
+        else:
+            what_next = "given up" if has_failed else "tried again"
+            self._told.note(f"{self._words(name)}: {why}; {what_next}")
+            if has_failed:
+                fail_named(name, f"its worker was lost {TRIES} times: {why}", self._plan, self._at)
+        self._start(worker.name, worker.files, worker.device)
 
     def _end_late(self, worker: _Worker) -> None:
         at = self._watch.at.pop(worker.name)
         self._forget(worker)
-        fail_named(at.name, f"it took longer than --timeout {self._watch.timeout:g}", self._plan, self._at)
-        self._start(worker.name, worker.device)
+        if at.name != REHEARSAL:
+            fail_named(at.name, f"it took longer than --timeout {self._watch.timeout:g}", self._plan, self._at)
+            self._start(worker.name, worker.files, worker.device)
 
     def _words(self, name: str) -> str:
-        known = self._plan.trainings_by_key.get(name)
-        return training_name(known or self._plan.cell(name).training)
+        cell = self._plan.cells_by_name.get(name)
+        return training_name(self._plan.source(name).training if cell is None else cell.training)
 
 
 def tell(plan: Plan, told: Told, watch: Watch, at: str, worker: str, do: str, **values: Any) -> None:
     """What a worker says of its work, as if it were said here."""
+    if "source" in values:
+        values["source"] = plan.source(values["source"])
     if "training" in values:
         values["training"] = plan.training(values["training"])
     if "cell" in values:
         values["cell"] = plan.cell(values["cell"])
     match do:
-        case "training":
-            watch.begins(at, values["training"].key)
-            told.training(values["training"], worker)
+        case "begin":
+            watch.begins(at, values["source"].key)
+            told.begin(values["source"], worker)
         case "announce":
             told.announce(values["training"], worker)
         case "progress":
@@ -237,6 +302,12 @@ def tell(plan: Plan, told: Told, watch: Watch, at: str, worker: str, do: str, **
             told.waiting(values["training"], None if holder is None else Holder(**holder))
         case "note":
             told.note(values["text"])
+
+
+def _send(worker: _Worker, line: str) -> None:
+    with suppress(OSError):  # it has just died, which its watcher says
+        _pipe(worker.running.stdin).write(line.encode() + b"\n")
+        _pipe(worker.running.stdin).flush()
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:

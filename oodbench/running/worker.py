@@ -5,10 +5,12 @@ It ends when its standard input does, whatever it is at: no worker outlives the 
 
 import json
 import os
+import queue
 import signal
 import sys
 import threading
 import traceback
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO, cast
@@ -20,7 +22,7 @@ from oodbench.files import Holder
 if TYPE_CHECKING:
     from oodbench.learning.loop import Progress
     from oodbench.results.result import Result
-    from oodbench.running.cells import Cell, Training
+    from oodbench.running.cells import Cell, Source, Training
     from oodbench.running.reporting import Advanced
 
 PROGRESS = ("epoch", "epochs", "loss", "images_per_second", "remaining")
@@ -34,8 +36,9 @@ class Start:
     request: dict[str, Any]  # in plain values
     keys: str  # a digest of the keys that its plan must have
     device: str
-    since: int  # when the run began
-    order: list[str]  # keys of the trainings, the first to do first
+    order: list[str]  # keys of the sources, the first to do first
+    is_users: bool  # it runs users' code, and does nothing else
+    rehearses: bool = False  # it tries users' code on a few images before it waits for the time when the run began
 
 
 @dataclass
@@ -51,8 +54,8 @@ class Wire:
     def note(self, text: str) -> None:
         self.say("note", text=text)
 
-    def training(self, training: "Training") -> None:
-        self.say("training", training=training.key)
+    def begin(self, source: "Source") -> None:
+        self.say("begin", source=source.key)
 
     def announce(self, training: "Training") -> None:
         self.say("announce", training=training.key)
@@ -83,13 +86,14 @@ def main() -> None:
     line = orders.readline()
     if not line:  # the supervisor ended just after it began
         return
-    threading.Thread(target=_end_with, args=(orders,), daemon=True).start()
+    since: queue.SimpleQueue[int] = queue.SimpleQueue()
+    threading.Thread(target=_end_with, args=(orders, since), daemon=True).start()
     start, wire = Start(**json.loads(line)), Wire(out)
     files.leader = os.getppid()
     try:
-        _work(start, wire)
+        _work(start, wire, since)
     except UserError as error:
-        wire.say("refused", why=f"{start.name}: {error}")
+        wire.say("refused", why=str(error))
     except Exception as error:
         traceback.print_exc()
         wire.say("refused", why=f"{start.name}: {said(error)}")
@@ -108,23 +112,36 @@ def _pipes() -> tuple[IO[bytes], IO[bytes]]:
     return orders, out
 
 
-def _end_with(orders: IO[bytes]) -> None:
-    """End in the middle of whatever the worker is at, when the supervisor is gone."""
-    orders.read()
+def _end_with(orders: IO[bytes], since: "queue.SimpleQueue[int]") -> None:
+    """A further line says when the run began. End when the supervisor does, in the middle of whatever this is at."""
+    if line := orders.readline():
+        since.put(int(line))
+        orders.read()
     os._exit(1)
 
 
-def _work(start: Start, wire: Wire) -> None:
+def _work(start: Start, wire: Wire, since: "queue.SimpleQueue[int]") -> None:
     import torch
 
+    from oodbench.running import preflight
     from oodbench.running.plan import plan
     from oodbench.running.request import request
     from oodbench.running.session import Session
     from oodbench.running.work import work
 
+    if start.is_users:
+        with suppress(OSError):  # where memory runs out, this process goes first
+            Path("/proc/self/oom_score_adj").write_text("1000")
     planned = plan(request(**start.request))
     if planned.keys != start.keys:
         raise UserError("code, data or a file has changed since the run was planned: keys differ; repeat the command")
     folder = Path(planned.request.results)
-    at = Session(folder, torch.device(start.device), wire, planned.request, start.since)
-    work(planned, at, [planned.training(key) for key in start.order])
+    at = Session(folder, torch.device(start.device), wire, planned.request)
+    order = [planned.source(key) for key in start.order]
+    if start.rehearses:
+        wire.say("rehearsing")
+        with suppress(KeyboardInterrupt):  # nobody's but the plugin's, which it fails in its turn
+            preflight.rehearse(planned, at.device, frozenset[Path]().union(*(each.files for each in order)))
+        wire.say("rehearsed")
+    at.since = since.get()
+    work(planned, at, order)

@@ -13,7 +13,7 @@ from oodbench.files import CannotWrite, claim
 from oodbench.learning.loop import Failed
 from oodbench.results.folder import read_folder
 from oodbench.running import execution, supervise
-from oodbench.running.cells import weights_file
+from oodbench.running.cells import Source, weights_file
 from oodbench.running.costs import Costs
 from oodbench.running.plan import plan
 from oodbench.running.reporting import Silent, Told
@@ -61,8 +61,8 @@ def numbers(folder):
     return {(r.setting, r.method): (r.key, r.weights, r.metrics, arrays_of(r)) for r in results}
 
 
-def names(trainings):
-    return [each.trainer.card.name for each in trainings]
+def names(sources):
+    return [getattr(each, "training", each).trainer.card.name for each in sources]
 
 
 def test_what_others_start_from_comes_before_them_and_before_all_else(tmp_path):
@@ -78,6 +78,31 @@ def test_weights_that_are_there_are_needed_only_for_their_cells(whole):
     assert planned(whole.folder).needed() == []
 
 
+USERS = '''"""A scorer."""
+from dataclasses import dataclass
+from oodbench import Scorer
+
+
+@dataclass
+class Mine(Scorer):
+    """The largest logit, negated."""
+
+    def score(self, out):
+        return -out.logits.amax(dim=-1)
+'''
+
+
+def test_cells_under_a_users_scorer_are_a_source_of_their_own_that_trains_nothing(tmp_path):
+    mine = tmp_path / "mine.py"
+    mine.write_text(USERS)
+    made = planned(tmp_path / "r", "mine,msp,mixup+mine", settings="unseen-digits", plugins=[str(mine)])
+    sources = [(each.training.trainer.card.name, {*each.files}, each.is_loaded) for each in made.sources()]
+    assert sources == [("erm", set(), False), ("erm", {mine}, True), ("mixup", set(), False), ("mixup", {mine}, True)]
+    assert [len(made.cells_of(each)) for each in made.sources()] == [1, 1, 0, 1]
+    assert len({each.key for each in made.sources()}) == 4
+    assert all(made.source(each.key) == each for each in made.sources())
+
+
 def test_workers_begin_with_the_longest_chain_of_work(tmp_path):
     made = planned(tmp_path, "mixup,irm,scone,msp", settings="unseen-digits", workers=2)
     keys = {each.trainer.card.name: each.key for each in made.needed()}
@@ -89,7 +114,7 @@ def test_workers_begin_with_the_longest_chain_of_work(tmp_path):
 def test_a_second_loop_on_a_folder_where_all_is_done_writes_nothing(whole):
     before = {path: path.stat().st_mtime_ns for path in whole.folder.rglob("*.*") if path.suffix != ".lock"}
     told = Told(Silent())
-    work(whole, session(whole, told), [cell.training for cell in whole.cells])
+    work(whole, session(whole, told), [Source(cell.training) for cell in whole.cells])
     assert told.new == []
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
@@ -102,23 +127,23 @@ def test_what_another_process_has_done_meanwhile_is_not_done_again(whole, tmp_pa
     assert other.__enter__()
     at = session(made, told)
 
-    def wait(training):
-        waits.append(training.key)
+    def wait(source):
+        waits.append(source.key)
         again = session(made)
         other.__exit__(None, None, None)
-        for _ in make(erm, made.cells_of(erm)[:-1], made, again):
+        for _ in make(source, made.cells_of(source)[:-1], made, again):
             pass
 
     monkeypatch.setattr(at, "wait", wait)
-    work(made, at, made.needed())
-    assert waits == [erm.key] and len(told.new) == len(made.cells) - len(made.cells_of(erm)) + 1
+    work(made, at, made.sources())
+    assert waits == [erm.key] and len(told.new) == len(made.cells) - len(made.cells_of(Source(erm))) + 1
     assert numbers(tmp_path) == numbers(whole.folder)
 
 
 def test_weights_that_vanish_before_their_child_trains_are_made_again(whole, tmp_path):
     made = planned(tmp_path, "scone", settings="unseen-digits")
     told = Told(Silent())
-    work(made, session(made, told), made.needed()[1:])  # as if the parent had been there when this was planned
+    work(made, session(made, told), made.sources()[1:])  # as if the parent had been there when this was planned
     assert [result.status for result in told.new] == ["ok"]
 
 
@@ -184,9 +209,9 @@ def test_what_a_supervisor_gives_up_fails_alone(whole, tmp_path):
     fail_named(first.name, "said again", made, at)
     assert [result.error for result in told.new] == ["it took longer than --timeout 8"]
     fail_named(erm.key, "its worker was lost 3 times", made, at)
-    work(made, at, made.needed())
+    work(made, at, made.sources())
     errors = [result.error for result in told.new]
-    assert errors.count("its worker was lost 3 times") == len(made.cells_of(erm)) - 1
+    assert errors.count("its worker was lost 3 times") == len(made.cells_of(Source(erm))) - 1
     assert errors.count("'erm', which it starts from: its worker was lost 3 times") == 2 and len(errors) == 6
 
 

@@ -89,7 +89,7 @@ SCORERS = {
     "deadly": DIES,
     "cut": f"armed() and ({HALF_A_LINE}, {DIES})",
     "garbage": "os.write(pipe(), b'\\xff' * 100)",
-    "flood": "[print('x' * 1000) for _ in range(100_000)]",
+    "flood": "[print('x' * 1000) for _ in range(10_000)]",
 }
 
 
@@ -344,9 +344,10 @@ def test_what_kills_its_worker_fails_alone_and_in_words(tmp_path):
     done = process(*command(tmp_path / "results", methods, *files, "--workers", 2))
     told = errors(tmp_path / "results")
     killed = r"its worker was lost 3 times: worker [12] ended: killed \(out of memory\?\)"
-    assert [method for method, error in told.items() if error] == ["deadly", "fatal", "irm+garbage"] and len(told) == 7
-    assert all(re.fullmatch(killed, told[method]) for method in ("deadly", "fatal", "irm+garbage"))
-    assert done.status == 1 and "3 of 7 cells failed" in complaints(done)[-1]
+    assert [method for method, error in told.items() if error] == ["deadly", "fatal"] and len(told) == 7
+    assert all(re.fullmatch(killed, told[method]) for method in ("deadly", "fatal"))
+    assert done.status == 1 and re.search(r"2 of \d cells failed", complaints(done)[-1])
+    assert re.search("^irm, seed 0: .*; tried again$", done.err, re.M)  # its messages were lost, and its result was not
     assert not (tmp_path / "armed-cut").exists() and not (tmp_path / "armed-shaky").exists()
     assert oodbench(*command(tmp_path / "one", "msp,mixup+cut,shaky+knn,scone", *files)).status == 0
     undisturbed, disturbed = outcome(tmp_path / "one"), outcome(tmp_path / "results")
@@ -356,10 +357,10 @@ def test_what_kills_its_worker_fails_alone_and_in_words(tmp_path):
 @pytest.mark.slow
 def test_what_takes_too_long_fails_in_words_and_a_flood_of_words_ends_nothing(tmp_path):
     files = plugins(tmp_path, "sleepy", "flood")
-    done = process(*command(tmp_path / "results", "msp,sleepy,flood", *files, "--workers", 2, "--timeout", 8))
+    done = process(*command(tmp_path / "results", "msp,sleepy,flood", *files, "--workers", 2, "--timeout", 20))
     told = errors(tmp_path / "results")
-    assert told == {"msp": None, "flood": None, "sleepy": "it took longer than --timeout 8"}
-    assert done.status == 1 and done.err.count("x" * 1000 + "\n") >= 100_000
+    assert told == {"msp": None, "flood": None, "sleepy": "it took longer than --timeout 20"}
+    assert done.status == 1 and done.err.count("x" * 1000 + "\n") >= 10_000
 
 
 @pytest.mark.slow
