@@ -95,6 +95,7 @@ def run(
     per_device: int = 1,
     on: str | None = None,
     timeout: float | None = None,
+    here: bool = False,
     shard: str | None = None,
     stage: str | None = None,
     keys: str | None = None,

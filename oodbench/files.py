@@ -32,6 +32,7 @@ UNLOCKABLE = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno
 HOST = re.sub(r"[^A-Za-z0-9-]", "_", socket.gethostname())[:40]
 TEMPORARY = re.compile(r"\..{1,40}\.oodbench-([A-Za-z0-9_-]{0,40})\.[a-z0-9_]{8}\.tmp", re.DOTALL)
 DAY = 86_400  # seconds
+leader: int | None = None  # of a worker, the process that started it
 
 
 class CannotWrite(UserError):
@@ -55,6 +56,7 @@ class Holder:
     started: str  # when it took the lock: UTC, ISO 8601
     epoch: int | None = None  # that it is at, where it has said so
     epochs: int | None = None
+    leader: int | None = None  # the process that started it, if it is a worker
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -62,6 +64,11 @@ class Holder:
     @property
     def is_here(self) -> bool:
         return self.host == socket.gethostname()
+
+    @property
+    def is_of_this_run(self) -> bool:
+        """Whether it is this process, or another worker of the process that started this one."""
+        return self.is_here and (self.pid == os.getpid() or (leader is not None and self.leader == leader))
 
     def since(self) -> str:
         """When it took the lock, for people: a time of day here, and how long ago."""
@@ -94,11 +101,19 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object], followed:
             _sync_folder(path.parent)
 
 
-def check_writable(folder: Path) -> None:
-    """Make the folder if need be, and a file in it that is gone again."""
+def check_writable(folder: Path) -> int:
+    """Make the folder if need be, and a file in it that is gone again; the time by the clock of its file system."""
     path = folder / ".writable"
-    with _cannot_write(path), _temporary(path):
-        pass
+    with _cannot_write(path), _temporary(path) as (_, name):
+        return os.stat(name).st_mtime_ns
+
+
+def is_since(path: Path, moment: int) -> bool:
+    """Whether a file is there and was written at that time or later."""
+    try:
+        return path.stat().st_mtime_ns >= moment
+    except OSError:
+        return False
 
 
 def sweep(paths: Iterable[Path]) -> None:
@@ -272,7 +287,7 @@ def _telling(path: Path, waiting: Listener) -> Callable[[], bool]:
         nonlocal due
         if time.monotonic() - began >= due:
             due = max(60.0, 2 * due)
-            waiting(_noted(path))
+            waiting(noted(path))
         return False
 
     return look
@@ -280,31 +295,31 @@ def _telling(path: Path, waiting: Listener) -> Callable[[], bool]:
 
 def holder(path: Path) -> Holder | None:
     """Who holds a lock; None if nobody does, or if what the holder wrote cannot be read."""
-    noted = _noted(path)
-    if noted is None or not path.exists():
+    said = noted(path)
+    if said is None or not path.exists():
         return None
     with suppress(OSError), locked(path, wait=False) as free:  # what cannot be tried is believed
-        return None if free else noted  # a process that was killed leaves its note behind
-    return noted
+        return None if free else said  # a process that was killed leaves its note behind
+    return said
 
 
 def note_epoch(path: Path, epoch: int, epochs: int) -> None:
     """Say how far the work under a lock is; only of a lock that this process holds, and only if that can be written."""
-    noted, this = _noted(path), _this_process()
-    if noted is not None and (noted.host, noted.pid) == (this.host, this.pid):
-        said = json.dumps(asdict(replace(noted, epoch=epoch, epochs=epochs))).encode()
+    held, this = noted(path), _this_process()
+    if held is not None and (held.host, held.pid) == (this.host, this.pid):
+        said = json.dumps(asdict(replace(held, epoch=epoch, epochs=epochs))).encode()
         with suppress(OSError):
             _write_once(_note(path), lambda file: file.write(said))
 
 
-def _noted(path: Path) -> Holder | None:
+def noted(path: Path) -> Holder | None:
     """Who wrote that it holds a lock; it may have been killed since."""
     try:
-        noted = Holder(**json.loads(_note(path).read_bytes()))
+        said = Holder(**json.loads(_note(path).read_bytes()))
     except (OSError, ValueError, TypeError, RecursionError):
         return None
-    kinds = [type(value) for value in vars(noted).values()]
-    return noted if kinds[:3] == [str, int, str] and {*kinds[3:]} <= {int, NoneType} else None
+    kinds = [type(value) for value in vars(said).values()]
+    return said if kinds[:3] == [str, int, str] and {*kinds[3:]} <= {int, NoneType} else None
 
 
 def _note(path: Path) -> Path:
@@ -312,4 +327,5 @@ def _note(path: Path) -> Path:
 
 
 def _this_process() -> Holder:
-    return Holder(socket.gethostname(), os.getpid(), datetime.now(timezone.utc).isoformat(timespec="seconds"))
+    started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return Holder(socket.gethostname(), os.getpid(), started, leader=leader)

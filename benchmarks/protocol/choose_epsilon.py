@@ -30,7 +30,7 @@ from oodbench.learning.rows import as_rows
 from oodbench.running import plan as planning
 from oodbench.running.execution import train_one
 from oodbench.running.request import request
-from oodbench.running.workplace import Workplace
+from oodbench.running.session import Session
 
 SUITE = Path(__file__).with_name("cifar10-c-fast.yaml")
 LOSS = 0.9484 - 0.7505
@@ -57,7 +57,7 @@ def main() -> int:
         tried = replace(written, contents=replace(written.contents, network=choice))
         asked = request(methods="erm", seeds=[given.seed], results=given.results)
         cell = planning.of_suite(asked, tried).cells[0]
-        network = train_one(cell.training, Workplace(given.results, torch.device("cpu")), cell.setting)
+        network = train_one(cell.training, Session(given.results, torch.device("cpu")), cell.setting)
         clean = build_parts(tried, cell.setting, given.seed).id_validation
         (known, median), (noisy, _) = (
             measured(network.model, each) for each in (clean, corrupted(tried, cell.setting, clean))

@@ -23,8 +23,8 @@ from oodbench.data.parts import build_parts
 from oodbench.learning.outputs import forward
 from oodbench.learning.rows import as_rows
 from oodbench.results.result import read
-from oodbench.running import dispatch, trained
 from oodbench.running import plan as planning
+from oodbench.running import run, trained
 from oodbench.running.cells import Training
 from oodbench.running.reporting import Silent
 from oodbench.running.request import request
@@ -60,7 +60,7 @@ def main() -> int:
         names = [at_rate.setting_name(setting)]
         asked = request(methods=given.method, settings=names, seeds=[given.seed], set=given.set, results=given.results)
         plan = planning.of_suite(asked, at_rate)
-        dispatch.execute(plan, torch.device("cpu"), Silent())
+        run.execute(plan, torch.device("cpu"), Silent())
         cell = plan.cells[0]
         part = build_parts(plan.suite, setting, given.seed).id_validation
         assert cell.training.parent is not None

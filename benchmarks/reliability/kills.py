@@ -32,7 +32,7 @@ from oodbench.results.folder import read_folder
 COMMANDS = (("msp,knn", "--keep-outputs"), ("msp,woods",), ("scone",), ("mixup", "--save-splits"))
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 START = 6.0  # seconds more that a run with workers takes
-WORKERS = (b"oodbench.running.engines.process", b"ray::perform")  # in the names of such processes
+WORKERS = (b"oodbench.running.worker", b"ray::perform")  # in the names of such processes
 AS_TIME_ALLOWS = (".ckpt", ".holder")  # files that a slower machine writes more often
 PASSING = ("path", "commit", "seconds", "written")  # of a result, which may be other each time
 LIMIT = 300  # seconds that no run of these should take

@@ -35,7 +35,7 @@ from oodbench.results.metrics import evaluate
 from oodbench.results.result import Unreadable
 from oodbench.running import execution, plan, request, trained
 from oodbench.running.provenance import weights_digest
-from oodbench.running.workplace import Workplace
+from oodbench.running.session import Session
 from oodbench.testing.toy_problem import Interrupted, toy
 
 CPU = torch.device("cpu")
@@ -141,7 +141,7 @@ def _of_tensors(folder: Path, canary: Path) -> list[Kind]:
     """Weights and a checkpoint, each of a training of a second."""
     planned = plan.plan(request.request(preset="smoke", methods="erm", settings="unseen-digits", results=folder))
     training = planned.cells[0].training
-    wanted = weights_digest(execution.train_one(training, Workplace(folder, CPU)).model)
+    wanted = weights_digest(execution.train_one(training, Session(folder, CPU)).model)
     weights = trained.weights_file(training.key, folder).read_bytes()
 
     def read_back(path: Path) -> str | None:

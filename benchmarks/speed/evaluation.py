@@ -3,9 +3,7 @@
     python benchmarks/speed/evaluation.py
 
 The plain pass is a bare loop over training bank and test splits. Beside it stand the harness's own pass, and the whole
-evaluation of five closed-form scorers: fitting, scoring and all metrics. CPU time of one thread. That none of them can
-change another's numbers is measured too: against scorers that are given what all share, with nothing compared or undone
-afterwards. They are treated as plugins are, which costs more than our own.
+evaluation of five closed-form scorers: fitting, scoring and all metrics. CPU time of one thread.
 """
 
 import os
@@ -13,34 +11,17 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator
 
 from subject import CLOSED_FORM, network, parts, plain_pass, scorers
 from timing import TURNS, Row, least, main
 
-from oodbench.learning import definitions, isolation
 from oodbench.learning.evaluation import Evaluation
-from oodbench.learning.lending import Lender
-from oodbench.learning.outputs import Outputs, forward
+from oodbench.learning.outputs import forward
+from oodbench.learning.precision import fresh_state
 from oodbench.learning.rows import as_rows
 from oodbench.results import metrics
 from oodbench.running.execution import keyed
-
-
-class Sharing(Lender):
-    """Gives every scorer the same outputs and the same network."""
-
-    @contextmanager
-    def to(self, name: str, key: str, shipped: bool) -> Iterator[Callable[[Outputs], Outputs]]:
-        yield lambda out: out
-
-
-@contextmanager
-def isolated() -> Iterator[None]:
-    """As a run treats a plugin."""
-    with isolation.state_restored(), definitions.restored():
-        yield
 
 
 def rows(quick: bool) -> Iterator[Row]:
@@ -52,26 +33,20 @@ def rows(quick: bool) -> Iterator[Row]:
         for part in every:
             forward(model, as_rows(part.images))
 
-    def evaluate(evaluation: Evaluation, around: Callable[[], AbstractContextManager[None]]) -> None:
+    def five() -> None:
+        evaluation = Evaluation(model, images.labelled)
         for scorer in chosen:
-            with around():
+            with fresh_state():
                 scored = evaluation.score(keyed(scorer), images)[0]
             metrics.evaluate(**{split: metrics.Scored(**vars(each)) for split, each in scored.items()})
-
-    def sharing() -> Evaluation:
-        evaluation = Evaluation(model, images.labelled)
-        evaluation._lender = Sharing(model)
-        return evaluation
 
     sides = {
         "plain": lambda: plain_pass(model, *every),
         "pass": harness_pass,
-        "five": lambda: evaluate(Evaluation(model, images.labelled), isolated),
-        "shared": lambda: evaluate(sharing(), nullcontext),
+        "five": five,
     }
     spent = least(sides, 1 if quick else TURNS)
     yield Row("five closed-form scorers, fit and metrics included : a plain pass", spent["five"] / spent["plain"], 1.05)
-    yield Row("five scorers isolated from one another : not isolated", spent["five"] / spent["shared"], 1.02)
     yield Row("speed of the harness's pass : a plain pass", spent["plain"] / spent["pass"], 0.95, at_least=True)
 
 

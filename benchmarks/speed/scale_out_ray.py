@@ -18,7 +18,6 @@ from timing import Row, main
 
 from oodbench.running.plan import plan
 from oodbench.running.request import request
-from oodbench.running.tasks import tasks_of
 
 TURNS = 3
 ON_RAY = ("--on", "ray")
@@ -46,10 +45,10 @@ def run(*arguments: str) -> Took:
         return Took(time.perf_counter() - started, first)
 
 
-def tasks(methods: str, seeds: str) -> int:
+def trainings(methods: str, seeds: str) -> int:
     with tempfile.TemporaryDirectory() as folder:
         asked = request(methods=methods, seeds=seeds, results=f"{folder}/none")
-        return len(tasks_of(plan(asked), {}))
+        return len(plan(asked).needed())
 
 
 def ray_rows(quick: bool) -> Iterator[Row]:
@@ -57,7 +56,7 @@ def ray_rows(quick: bool) -> Iterator[Row]:
         yield Row("Ray", None, remark='pip install "oodbench[ray]"')
         return
     methods, seeds = ("erm", "0") if quick else ("all", "0,1,2")
-    count = tasks(methods, seeds)
+    count = trainings(methods, seeds)
     small, large = ("--preset", "smoke", "--methods", "erm"), ("--methods", methods, "--seeds", seeds)
     sides = {
         "process": (*large, "--workers", "1"),

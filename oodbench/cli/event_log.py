@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from oodbench.learning.loop import Progress
     from oodbench.results.result import Result
     from oodbench.running.cells import Training
-    from oodbench.running.tasks import Advanced
+    from oodbench.running.reporting import Advanced
 
 FIELDS = ("epoch", "epochs", "loss", "images_per_second", "remaining")  # of progress
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from oodbench.learning.loop import Progress
     from oodbench.results.result import Result
     from oodbench.running.cells import Training
-    from oodbench.running.tasks import Advanced
+    from oodbench.running.reporting import Advanced
 
 SHOWN_NOTES = ("environments", "margin", "weights")  # notes of a result that its line on screen names
 EVERY = 10.0  # seconds between two lines on one training

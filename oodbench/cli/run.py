@@ -29,7 +29,7 @@ from oodbench.running.costs import processes
 from oodbench.running.plan import plan
 from oodbench.running.reporting import Reporter
 from oodbench.running.request import DEFAULT_SUITE, SLURM, Request, request
-from oodbench.running.run import DataMissing, carry_out, check_device, prepare, remarks
+from oodbench.running.run import DataMissing, carry_out, check_device, prepare, rehearse, remarks
 
 if TYPE_CHECKING:
     from oodbench.running.plan import Plan
@@ -153,6 +153,9 @@ def _add_processes(processes: argparse._ArgumentGroup) -> None:
     processes.add_argument("--stage", metavar="STAGE", help="of a shard: parents or rest (default: both)")
     processes.add_argument(
         "--timeout", type=float, metavar="SECONDS", help="limit for a training or scoring a cell (default: none)"
+    )
+    processes.add_argument(
+        "--here", action="store_true", help="run the code of plugins in this process, for a debugger"
     )
     processes.add_argument("--take-over", action="store_true", help="do not wait for cells that another process holds")
 
@@ -301,6 +304,7 @@ def _describe(asked: Request) -> int:
         from oodbench.running import preflight
 
         preflight.check(planned, device)
+        rehearse(planned, device, progress.reporter())
         seconds = preflight.costs(planned, device, anew=True).together(processes(planned))
     print(_counts(planned))
     done = {cell.path for cell in planned.done}

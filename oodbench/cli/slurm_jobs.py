@@ -2,9 +2,9 @@
 
 import shlex
 
-from oodbench.running.engines import slurm
-from oodbench.running.engines.slurm import check as check
+from oodbench.running import slurm
 from oodbench.running.plan import Plan
+from oodbench.running.slurm import check as check
 
 
 def submit(planned: Plan, dry_run: bool) -> int:

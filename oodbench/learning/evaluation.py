@@ -6,10 +6,8 @@ the same rows is computed once and then makes room.
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import wraps
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -21,7 +19,6 @@ from torch import Tensor
 from oodbench.data.image_part import ImagePart
 from oodbench.data.parts import Parts
 from oodbench.learning.bank import compare, halved
-from oodbench.learning.lending import Lender
 from oodbench.learning.loop import Failed
 from oodbench.learning.method import BankScorer, Scorer
 from oodbench.learning.networks import Classifier
@@ -87,7 +84,6 @@ class Evaluation:
         self._half_bank: Tensor | None = None
         self._scorers: dict[str, tuple[Scorer, dict[str, float]]] = {}
         self._scores: dict[tuple[str, str], tuple[Tensor, float]] = {}
-        self._lender = Lender(model)
 
     def score(self, keyed: KeyedScorer, parts: Parts) -> tuple[dict[str, SplitScores], dict[str, float]]:
         """Scores and predictions of the test splits that have images, and the seconds each stage took when done."""
@@ -114,11 +110,11 @@ class Evaluation:
         """The scorer, fitted on the labeled images, and the seconds of the passes and the fit."""
         key = _fit_key(keyed, id_validation)
         if key not in self._scorers:
-            self._scorers[key] = self._fit(keyed, key, id_validation)
+            self._scorers[key] = self._fit(keyed, id_validation)
         scorer, seconds = self._scorers[key]
         return scorer, dict(seconds)
 
-    def _fit(self, keyed: KeyedScorer, key: str, id_validation: ImagePart) -> tuple[Scorer, dict[str, float]]:
+    def _fit(self, keyed: KeyedScorer, id_validation: ImagePart) -> tuple[Scorer, dict[str, float]]:
         train, passing = self._pass(self.labelled, keyed, labels=True)
         if len(self.labelled) > 0:
             _check_features(keyed, train)
@@ -130,9 +126,9 @@ class Evaluation:
             passing += spent
         started = time.perf_counter()
         scorer = copy(keyed.scorer)  # which may be fitted on other validation images too
-        with self._lender.to(keyed.name, key, keyed.shipped) as lent, torch.no_grad():
-            given = lent(train)
-            fit(scorer, given, validation and lent(validation))
+        with torch.no_grad():
+            given = _given(keyed, train)
+            fit(scorer, given, validation and _given(keyed, validation))
             if self._half and isinstance(scorer, BankScorer) and scorer.bank is given.features:
                 scorer.bank = self._halved(train) if keyed.shipped else halved(scorer.bank)
         return scorer, {"forward": passing, "fit": time.perf_counter() - started}
@@ -167,25 +163,13 @@ class Evaluation:
         key, needs_maps = key_of(images), "feature-maps" in keyed.scorer.needs
         if key not in self._outputs or (needs_maps and (keyed.key, key) not in self._maps):
             some = [each for each in self._with(keyed) if "feature-maps" in each.scorer.needs]
-            readers = {each.key: self._reader(each) for each in some}
+            readers = {each.key: each.scorer.read_maps for each in some}
             started = time.perf_counter()
             out, read = self._forward(images, _labels(images) if labels else None, readers, keyed.key)
             self._maps |= {(each, key): values for each, values in read.items()}
             self._outputs.setdefault(key, (out, time.perf_counter() - started))
         out, seconds = self._outputs[key]
         return (replace(out, maps=self._maps[keyed.key, key]) if needs_maps else out), seconds
-
-    def _reader(self, keyed: KeyedScorer) -> MapsReader:
-        """Its `read_maps`; one that oodbench does not ship sees a network of its own."""
-        if keyed.shipped:
-            return keyed.scorer.read_maps
-
-        @wraps(keyed.scorer.read_maps)
-        def read(maps: Tensor, model: Classifier) -> Tensor:
-            with self._lender.to(keyed.name, keyed.key, shipped=False) as lent:
-                return keyed.scorer.read_maps(maps, lent(Outputs(model, maps, maps, maps)).model)
-
-        return read
 
     def _forward(
         self, images: ImagePart, y: Tensor | None, readers: Mapping[str, MapsReader], asked: str
@@ -272,16 +256,20 @@ class Evaluation:
 
     def _take_turns(self, turns: "list[_Turn]", shared: Outputs, rows: slice) -> None:
         """One scorer, or several that compare with the same bank."""
-        with ExitStack() as stack, torch.no_grad():
-            lent = [stack.enter_context(self._lender.to(t.keyed.name, t.key, t.keyed.shipped)) for t in turns]
+        with torch.no_grad():
             if len(turns) > 1:
-                found = compare([cast(BankScorer, turn.scorer) for turn in turns], lent[0](shared))
+                found = compare([cast(BankScorer, turn.scorer) for turn in turns], shared)
                 for turn, values in zip(turns, found, strict=True):
                     turn.values.append(values)
                 return
             (turn,) = turns
             own = shared if turn.maps is None else replace(shared, maps=turn.maps[rows])
-            turn.values.append(one_per_row(turn.scorer, lent[0](own)))
+            turn.values.append(one_per_row(turn.scorer, _given(turn.keyed, own)))
+
+
+def _given(keyed: KeyedScorer, out: Outputs) -> Outputs:
+    """What a scorer sees; one that oodbench does not ship may change it, and gets a copy."""
+    return out if keyed.shipped else out.copied()
 
 
 @dataclass(eq=False)

@@ -69,57 +69,10 @@ class Outputs:
         y, maps = (None if each is None else each[some] for each in (self.y, self.maps))
         return Outputs(self.model, self.images[some], self.features[some], self.logits[some], y, maps)
 
-    def lent(self, network: Callable[[], Classifier], copied: bool) -> "Outputs":
-        """The same for one call of one scorer, `copied` or not; `network` is asked for that scorer's own network.
-
-        A copy is made when it is asked for and not before: most scorers look at features or logits alone.
-        """
-        lent = object.__new__(_Copied if copied else _Borrowed)
-        vars(lent).update(_of=self, _network=network)
-        return lent
-
-
-class _Lent(Outputs):
-    """Outputs for one scorer, with modules of its own; fields are made on demand."""
-
-    _of: Outputs
-    _network: Callable[[], Classifier]
-
-    model = cached_property(lambda self: self._network())
-
-
-class _Borrowed(_Lent):
-    """For a scorer that changes nothing: the very tensors that the others see."""
-
-    images = property(lambda self: self._of.images)
-    features = property(lambda self: self._of.features)
-    logits = property(lambda self: self._of.logits)
-    y = property(lambda self: self._of.y)
-    maps = property(lambda self: self._of.maps)
-    weight = property(lambda self: self._of.weight)
-    bias = property(lambda self: self._of.bias)
-    unit = property(lambda self: self._of.unit)
-    descending = property(lambda self: self._of.descending)
-    predicted = property(lambda self: self._of.predicted)
-
-
-class _Copied(_Lent):
-    """For any other: what it may change as it likes, since nobody else sees it."""
-
-    features = cached_property(lambda self: _copy(self._of.features))
-    logits = cached_property(lambda self: _copy(self._of.logits))
-    y = cached_property(lambda self: None if self._of.y is None else _copy(self._of.y))
-    maps = cached_property(lambda self: None if self._of.maps is None else _copy(self._of.maps))
-
-    @cached_property
-    def images(self) -> Tensor | Streamed:
-        """Pictures are decoded anew for everybody."""
-        images = self._of.images
-        return images if isinstance(images, Streamed) else _copy(images)
-
-
-for _each in (_Borrowed, _Copied):
-    _each.__name__ = "Outputs"  # as Python's own messages shall call it
+    def copied(self) -> "Outputs":
+        """For whoever may change what it is given; the network and the images are those that all see."""
+        y, maps = (None if each is None else _copy(each) for each in (self.y, self.maps))
+        return Outputs(self.model, self.images, _copy(self.features), _copy(self.logits), y, maps)
 
 
 def unit(features: Tensor) -> Tensor:

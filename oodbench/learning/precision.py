@@ -1,16 +1,19 @@
 """How numbers are computed: float32, TF32 or bfloat16, compiled or not, and whether twice to the same bits."""
 
 import os
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from oodbench.errors import UserError
 from oodbench.learning.networks import Classifier
 
+SEED = 0  # of every component's random numbers, unless it seeds them itself; a training is seeded by its loop
 AMPERE = (8, 0)  # the first CUDA capability with units for TF32 and bfloat16
 
 
@@ -112,3 +115,28 @@ def _deterministic() -> tuple[bool, bool]:
 def compile_body(model: Classifier) -> None:
     """Let torch compile the body, in place: names of weights stay as they are."""
     model.body.compile()
+
+
+@contextmanager
+def fresh_state() -> Iterator[None]:
+    """Random numbers begin anew, whatever ran before; afterwards they, threads and gradients are as they were.
+
+    A plugin can change much more of torch and of the process, which therefore does nothing else.
+    """
+    states = torch.get_rng_state(), np.random.get_state(), random.getstate()
+    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    threads, has_gradients = torch.get_num_threads(), torch.is_grad_enabled()
+    torch.manual_seed(SEED)
+    np.random.seed(SEED)
+    random.seed(SEED)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(states[0])
+        np.random.set_state(states[1])
+        random.setstate(states[2])
+        if gpus:
+            torch.cuda.set_rng_state_all(gpus)
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        torch.set_grad_enabled(has_gradients)

@@ -34,12 +34,9 @@ def rehearse(make: Callable[[], Scorer], model: Classifier, parts: Parts) -> Non
 
 
 def _rehearse(scorer: Scorer, train: Outputs, validation: Outputs | None) -> None:
-    def lent(out: Outputs) -> Outputs:
-        return out.lent(lambda: train.model, copied=True)
-
     with torch.no_grad():
-        fit(scorer, lent(train), validation and lent(validation))
-        one_per_row(scorer, lent(replace(next(train.split(2)), y=None)))
+        fit(scorer, train.copied(), validation and validation.copied())
+        one_per_row(scorer, replace(next(train.split(2)), y=None).copied())
 
 
 def _few(scorer: Scorer, model: Classifier, part: ImagePart) -> Outputs:

@@ -163,6 +163,9 @@ def _raise(message: str) -> NoReturn:
 class _NoRows(Outputs):
     """Of training rows that are not there."""
 
+    def copied(self) -> Outputs:
+        return self
+
 
 def _missing(model: Classifier) -> Outputs:
     out = object.__new__(_NoRows)

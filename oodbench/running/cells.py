@@ -77,6 +77,29 @@ class Training:
         return digests.of_values(keys.of_training(self))
 
 
+@dataclass(frozen=True)
+class Source:
+    """Where the outputs that cells score come from: a training, or the weights that another source makes.
+
+    Users' code runs in workers of its own. So the cells of a training under a user's scorer are a source of their own,
+    which waits for the weights and never trains them, unless the trainer lies in the same files.
+    """
+
+    training: Training
+    files: frozenset[Path] = frozenset()  # users' code that its cells need; empty: shipped code alone
+    is_loaded: bool = False  # its weights are another source's to make
+
+    @property
+    def key(self) -> str:
+        """What its lock is named by."""
+        names = sorted(path.name for path in self.files)
+        return f"{self.training.key}-{digests.of_values(names)[:8]}" if self.is_loaded else self.training.key
+
+
+def files_of_training(training: Training) -> frozenset[Path]:
+    return frozenset(each.trainer.card.path for each in training.chain if not each.trainer.card.is_ours)
+
+
 def weights_file(key: str, folder: Path, suffix: str = "pt") -> Path:
     """The file of a training's weights; with another suffix, that of its lock or its checkpoint."""
     return folder / results.WEIGHTS / f"{key}.{suffix}"
@@ -125,6 +148,12 @@ class Cell:
     def path(self) -> Path:
         setting = self.suite.setting_name(self.setting)
         return file_of(self.folder, self.suite.label, setting, self.method.label, self.seed, self.key)
+
+    @property
+    def files(self) -> frozenset[Path]:
+        """Users' code that it needs."""
+        scorer = self.method.scorer.card
+        return files_of_training(self.training) | ({scorer.path} if not scorer.is_ours else frozenset())
 
     def __str__(self) -> str:
         draw = f" / {self.training.draw}" if self.training.draw is not None else ""

@@ -16,7 +16,7 @@ from oodbench.config.registry import Registry, defines_method
 from oodbench.config.suite import Suite
 from oodbench.data.parts import build_parts
 from oodbench.errors import UserError
-from oodbench.learning import isolation, precision
+from oodbench.learning import precision
 from oodbench.learning.evaluation import Evaluation
 from oodbench.learning.loop import Failed
 from oodbench.learning.method import Scorer
@@ -29,7 +29,7 @@ from oodbench.running import trained
 from oodbench.running.execution import keyed
 from oodbench.running.plan import cell_of
 from oodbench.running.preflight import choose_device
-from oodbench.running.workplace import arithmetic
+from oodbench.running.session import arithmetic
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Loaded:
 @contextmanager
 def _as_in_the_run(suite: Suite, device: torch.device) -> Iterator[None]:
     """The same arithmetic and random numbers; whoever called keeps his own."""
-    with arithmetic(suite, device), isolation.state_restored(), precision.nondeterminism_warns():
+    with arithmetic(suite, device), precision.fresh_state(), precision.nondeterminism_warns():
         yield
 
 

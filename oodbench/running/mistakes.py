@@ -1,18 +1,18 @@
-"""A component at work: what it does wrong is told in one line, and what it leaves behind is put right."""
+"""A component at work: what it does wrong is told in one line."""
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
+from oodbench import files
 from oodbench.config import networks
 from oodbench.config.cards import NEEDS, Card
-from oodbench.config.identity import is_shipped
 from oodbench.config.registry import Component
 from oodbench.config.suite import Suite
 from oodbench.errors import UserError, line_in, said
 from oodbench.files import CannotWrite
-from oodbench.learning import definitions, isolation
 from oodbench.learning.loop import Failed
+from oodbench.learning.precision import fresh_state
 
 GIVEN = {  # only to those that need it
     "wild": "batch.wild",
@@ -25,15 +25,8 @@ GIVEN = {  # only to those that need it
 
 @contextmanager
 def at_work(component: Component) -> Iterator[None]:
-    """While a trainer or scorer runs: its mistakes fail its own cells, and nobody after it notices that it ran."""
-    with users_mistakes(component.card), isolated(component):
-        yield
-
-
-@contextmanager
-def isolated(component: Component) -> Iterator[None]:
-    """What is global is afterwards as it was; what oodbench ships is tested not to touch what others define."""
-    with isolation.state_restored(), nullcontext() if is_shipped(component.card) else definitions.restored():
+    """While a trainer or scorer runs: its mistakes fail its own cells, and its random numbers are its own."""
+    with users_mistakes(component.card), fresh_state():
         yield
 
 
@@ -42,11 +35,13 @@ def users_mistakes(card: Card) -> Iterator[None]:
     """What a plugin raises fails its cells, in one line; in our own methods it is a bug and keeps its traceback."""
     try:
         yield
-    except (Failed, CannotWrite, KeyboardInterrupt):
+    except (Failed, CannotWrite):
         raise
     except UserError as error:
         raise Failed(said(error)) from error
     except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and files.leader is None:
+            raise  # of the user's; a worker hears of none
         if "torch.use_deterministic_algorithms(True)" in said(error):
             operation = said(error).split(" does not have")[0]
             raise Failed(f"{operation} is not deterministic here; leave out --deterministic") from error
@@ -75,7 +70,7 @@ def in_words(card: Card, error: BaseException) -> str:
     for need, given in GIVEN.items():
         if need in NEEDS.get(card.kind, ()) and need not in card.needs and _lacks(given, card, error):
             return f'{where}: {given} is None; add needs = frozenset({{"{need}"}}) to class {card.class_name}'
-    if isinstance(error, SystemExit):
+    if isinstance(error, SystemExit | KeyboardInterrupt):
         return f"{where} ends the process, {type(error).__name__}({said(error)}); raise an exception instead"
     return f"{type(error).__name__} at {where}: {said(error)}"
 

@@ -10,9 +10,9 @@ from oodbench.config import networks
 from oodbench.config.cards import FACTORY, load_class
 from oodbench.config.suite import Suite
 from oodbench.errors import UserError
-from oodbench.learning import isolation
 from oodbench.learning.factories import Factory
 from oodbench.learning.networks import Classifier
+from oodbench.learning.precision import fresh_state
 from oodbench.running.provenance import weights_digest
 from oodbench.running.trained import build_model, image_side
 
@@ -24,7 +24,7 @@ def rehearse(suite: Suite, untrained: Classifier, device: torch.device) -> None:
     name = suite.contents.network.name
     if networks.card(name).is_ours:
         return
-    with isolation.state_restored(), networks.mistakes(name):
+    with fresh_state(), networks.mistakes(name):
         again = build_model(suite, seed=0)
         if {*map(id, untrained.body.parameters())} & {*map(id, again.body.parameters())}:
             raise UserError(f"'{name}' returns the same layers each time; make them inside the function")
@@ -52,7 +52,7 @@ def _take_a_step(name: str, model: Classifier, suite: Suite) -> None:
 def count(name: str, channels: int = 3, num_classes: int = 10) -> int:
     """Parameters of a network of the user's as its code makes it, with its options as they stand."""
     card = networks.card(name)
-    with isolation.state_restored(), networks.mistakes(name):
+    with fresh_state(), networks.mistakes(name):
         made: Any = load_class(card)
         if card.kind == FACTORY:
             module = Factory(made, name, card.path, card.needs, {}, num_classes, side=0).made(channels)

@@ -24,7 +24,7 @@ from oodbench.results import selection
 from oodbench.results.result import ComponentRun, Result
 from oodbench.results.selection import LEAVE_ONE_OUT
 from oodbench.running import choice
-from oodbench.running.cells import Cell, Training
+from oodbench.running.cells import Cell, Source, Training, files_of_training, must_train
 from oodbench.running.request import Request, as_values, check_count, recorded, request
 from oodbench.running.shards import PARENTS, Shard, shard_of, trainings_of
 
@@ -80,6 +80,70 @@ class Plan:
         """With the ones that others start from, which come before these."""
         chains = [each for training, _ in self.trainings.values() for each in training.chain]
         return {each.key: each for each in chains if self.only is None or each.key in self.only}
+
+    def sources(self) -> "list[Source]":
+        """What there is to do, users' code apart."""
+        found = []
+        for training in self.needed():
+            own = files_of_training(training)
+            every = [cell.files for cell in self._cells_left(training)]
+            if own in every or must_train(training, self.folder, self.request.force):
+                found.append(Source(training, own))
+            found += [Source(training, files, is_loaded=True) for files in dict.fromkeys(every) if files != own]
+        return found
+
+    def needed(self) -> "list[Training]":
+        """Trainings with cells to do, and those whose weights such a one starts from and lacks; parents come first."""
+        needed: dict[str, Training] = {}
+        for training, _ in self.trainings.values():
+            chain = [training]
+            # What is trained already needs nothing that it starts from.
+            while must_train(chain[0], self.folder, self.request.force) and chain[0].parent is not None:
+                chain.insert(0, chain[0].parent)
+            needed |= {each.key: each for each in chain}
+        mine = [
+            each
+            for key, each in needed.items()
+            if (self.only is None or key in self.only)
+            and (self._cells_left(each) or must_train(each, self.folder, self.request.force))
+        ]
+        return sorted(mine, key=lambda each: not self.starts_others(each))
+
+    def starts_others(self, training: "Training") -> bool:
+        return training.key in self._parents
+
+    @cached_property
+    def _parents(self) -> set[str]:
+        return {each.key for cell in self.cells for each in cell.training.chain[:-1]}
+
+    def cells_of(self, source: Source) -> "list[Cell]":
+        """Those still to run."""
+        return [cell for cell in self._cells_left(source.training) if cell.files == source.files]
+
+    def parent_of(self, source: Source) -> Source | None:
+        parent = source.training.parent
+        return None if parent is None else Source(parent, files_of_training(parent))
+
+    def source(self, key: str) -> Source:
+        return self._by_key(key, self._sources, "source")
+
+    @cached_property
+    def _sources(self) -> dict[str, Source]:
+        """Of all cells, done or not."""
+        sources = [Source(each, files_of_training(each)) for each in self.trainings_by_key.values()]
+        sources += [Source(cell.training, cell.files, is_loaded=True) for cell in self.cells]
+        return {each.key: each for each in sources}
+
+    def _cells_left(self, training: "Training") -> "list[Cell]":
+        return self.trainings[training.key][1] if self.only is None and training.key in self.trainings else []
+
+    def setting_of(self, training: "Training") -> Setting:
+        """One whose images a training may take."""
+        return self._settings[training.key]
+
+    @cached_property
+    def _settings(self) -> dict[str, Setting]:
+        return {each.key: cell.setting for cell in reversed(self.cells) for each in cell.training.chain}
 
     @cached_property
     def cells_by_name(self) -> dict[str, Cell]:

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,19 +17,21 @@ from oodbench.config.suite import Setting, Suite
 from oodbench.data import counting
 from oodbench.data.parts import build_parts
 from oodbench.errors import UserError, shortened
-from oodbench.learning import precision
+from oodbench.learning import precision, rehearsal
 from oodbench.learning.batches import Data
 from oodbench.learning.initial_weights import read_weights
 from oodbench.learning.loop import Loop
 from oodbench.learning.networks import Classifier
-from oodbench.learning.rehearsal import rehearse
+from oodbench.learning.precision import fresh_state
 from oodbench.running import network_size, own_networks
-from oodbench.running.cells import Training
+from oodbench.running.cells import Training, files_of_training
 from oodbench.running.costs import Costs, Pace, cpu, kind_of, remember, remembered
 from oodbench.running.costs import costs as costs_of
-from oodbench.running.mistakes import in_words, isolated
+from oodbench.running.mistakes import in_words
 from oodbench.running.plan import Plan
 from oodbench.running.trained import build_model, extended, frozen, training_data
+
+NOBODYS: frozenset[Path] = frozenset()  # files of users: of shipped code there are none
 
 
 def choose_device(name: str) -> torch.device:
@@ -55,11 +58,8 @@ def choose_device(name: str) -> torch.device:
 
 
 def check(plan: Plan, device: torch.device) -> None:
-    """What can only be found with the code and the device at hand, still before anything trains."""
-    for method in {(cell.method.label, str(cell.training.draw)): cell.method for cell in plan.todo}.values():
-        for component in (method.trainer, method.scorer):
-            with isolated(component):
-                component.make()
+    """What can only be found with the code and the device at hand, still before anything trains; no code of plugins."""
+    _make_components(plan, NOBODYS)
     for setting, seed in {cell.setting: cell.seed for cell in plan.todo}.items():
         if setting.covariate in plan.suite.contents.covariate:  # its domains and classes; corruptions come when needed
             build_parts(plan.suite, setting, seed)
@@ -67,11 +67,27 @@ def check(plan: Plan, device: torch.device) -> None:
         network_size.check(plan.suite)
         untrained = build_model(plan.suite, seed=0)  # which tells what is wrong with its options and weights
         own_networks.rehearse(plan.suite, untrained, device)
-        _rehearse(plan, untrained)
-        _rehearse_scorers(plan, untrained, device)
+        _rehearse(plan, untrained, NOBODYS)
     for training in plan.all_trainings.values():
         if training.init is not None:
             read_weights(build_model(training.suite, training.seed), training.init)
+
+
+def rehearse(plan: Plan, device: torch.device, files: frozenset[Path]) -> None:
+    """Let the trainers and scorers of users' files try a few images, rather than fail after a training."""
+    if files and plan.todo:
+        _make_components(plan, files)
+        untrained = build_model(plan.suite, seed=0)
+        _rehearse(plan, untrained, files)
+        _rehearse_scorers(plan, untrained, device, files)
+
+
+def _make_components(plan: Plan, files: frozenset[Path]) -> None:
+    for method in {(cell.method.label, str(cell.training.draw)): cell.method for cell in plan.todo}.values():
+        for component in (method.trainer, method.scorer):
+            if component.card.path in files if files else component.card.is_ours:
+                with fresh_state():
+                    component.make()
 
 
 class _Rehearsed(Exception):
@@ -88,12 +104,15 @@ class _Rehearsal(Loop):
         return self
 
 
-def _rehearse(plan: Plan, untrained: Classifier) -> None:
+def _rehearse(plan: Plan, untrained: Classifier, files: frozenset[Path]) -> None:
     """Let trainers that compare environments say what is wrong with these or the batch, on a few images."""
     smallest: dict[Any, tuple[int, Training, Setting]] = {}  # batch of each trainer and number of domains
     for training, cells in plan.trainings.values():
         environments = training.trainer.values.get("environments")
         if environments is None or training.reads_wild or training.init is not None:
+            continue
+        own = files_of_training(training)
+        if bool(own) != bool(files) or not own <= files:
             continue
         setting, batch = cells[0].setting, training.recipe.batch_size
         what = (training.trainer.card.name, environments, len(plan.suite.held_out(setting)))
@@ -107,7 +126,7 @@ def _rehearse(plan: Plan, untrained: Classifier) -> None:
         data = training_data(training.suite, replace(parts, labelled=parts.labelled.take(rows)), setting=None)
         loop = _Rehearsal(training.recipe, 0, torch.device("cpu"))
         try:
-            with isolated(training.trainer):
+            with fresh_state():
                 training.trainer.make().train(_copied(untrained, training, loop.device), data, loop)
         except _Rehearsed:
             continue
@@ -121,17 +140,17 @@ def _rehearse(plan: Plan, untrained: Classifier) -> None:
             continue  # a plugin's mistake fails its cells when their turn comes
 
 
-def _rehearse_scorers(plan: Plan, untrained: Classifier, device: torch.device) -> None:
+def _rehearse_scorers(plan: Plan, untrained: Classifier, device: torch.device, files: frozenset[Path]) -> None:
     """Let plugins fit and score a few images on the untrained network, rather than fail after a training."""
     cells = {
         (cell.method.trainer.label, cell.method.scorer.label): cell
         for cell in plan.todo
-        if not cell.method.scorer.card.is_ours
+        if not cell.method.scorer.card.is_ours and cell.files <= files
     }
     for cell in cells.values():
         scorer, parts = cell.method.scorer, build_parts(cell.suite, cell.setting, cell.seed)
         try:
-            with isolated(cell.method.trainer):
+            with fresh_state():
                 model = frozen(_copied(untrained, cell.training, device))
         except KeyboardInterrupt:
             raise
@@ -140,8 +159,8 @@ def _rehearse_scorers(plan: Plan, untrained: Classifier, device: torch.device) -
                 raise
             continue  # a plugin's mistake fails its cells when their turn comes
         try:
-            with isolated(scorer):
-                rehearse(scorer.make, model, parts)
+            with fresh_state():
+                rehearsal.rehearse(scorer.make, model, parts)
         except UserError as error:
             raise UserError(f"'{scorer.card.name}': {error}") from error
         except KeyboardInterrupt:
@@ -184,7 +203,9 @@ def costs(plan: Plan, device: torch.device, anew: bool = False) -> Costs:
         paces |= measured
 
     def runs(training: Training) -> int:
-        with isolated(training.trainer):
+        if not training.trainer.card.is_ours:  # whose code does not run here
+            return 1
+        with fresh_state():
             return int(training.trainer.make().runs)
 
     found = costs_of(

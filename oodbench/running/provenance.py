@@ -81,7 +81,7 @@ def result(
         device=device,
         machine=machine(),
         data=data(cell, parts),
-        weights=weights_digest(network.model) if network else None,
+        weights=network.digest if network else None,
         notes={
             **notes,
             **(_trained_elsewhere(network.machine) if network else {}),

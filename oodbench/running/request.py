@@ -25,8 +25,7 @@ RUNS = "runs"  # the key of a file under which several requests stand
 MOST_CELLS = 100_000  # of a request: to plan them takes minutes and a gigabyte, to run them years
 MOST_POINTS = 1000  # of a path
 MOST_WORKERS = 1024  # processes on a machine
-SLURM = "slurm"
-ENGINES = ("ray", "slurm")
+RAY, SLURM = ENGINES = ("ray", "slurm")
 _SPAN = re.compile(r"(\d+)\s*-\s*(\d+)")
 
 
@@ -66,6 +65,7 @@ class Request:
     per_device: int = 1  # workers that share a GPU
     on: str | None = None  # another engine: ray[:ADDRESS] or slurm:OPTIONS
     timeout: float | None = None  # seconds for a training and for scoring a cell
+    here: bool = False  # users' code in this process, for a debugger; otherwise in workers of its own
     shard: str | None = None  # 3/16: of sixteen parts of the trainings, with their cells, the third
     stage: str | None = None  # of a shard: parents, the trainings that others start from; or rest, all else
     keys: str | None = None  # a digest of the keys of all cells, which whoever runs this must have too
@@ -300,7 +300,7 @@ def as_values(each: Request) -> dict[str, Any]:
 REQUESTS = "requests"  # the folder inside a results folder that holds what was asked of it
 
 
-_PROCESSES = {"device", "workers", "per_device", "on", "timeout", "shard", "stage", "keys"}
+_PROCESSES = {"device", "workers", "per_device", "on", "timeout", "here", "shard", "stage", "keys"}
 HOW = {"results", "force", "take_over", "path"} | _PROCESSES
 
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oodbench import files
@@ -11,14 +12,19 @@ from oodbench.data import availability, store
 from oodbench.errors import UserError
 from oodbench.results.rescore import NotRescored, rescore
 from oodbench.results.result import OUTPUTS, Result, read
+from oodbench.running.cells import Source, must_train
+from oodbench.running.costs import Costs, cores
 from oodbench.running.plan import Plan, plan
-from oodbench.running.reporting import Reporter, left_out_line, training_name
-from oodbench.running.request import SLURM, Request
+from oodbench.running.reporting import Reporter, Told, left_out_line, training_name
+from oodbench.running.request import RAY, SLURM, Request, remember
 from oodbench.running.shards import REST, parents_of
-from oodbench.running.tasks import tasks_of
 
 if TYPE_CHECKING:
     import torch
+
+    from oodbench.running.supervise import Supervisor
+
+SHORT = 20.0  # seconds: to start workers for less than that would not pay
 
 
 class DataMissing(UserError):
@@ -62,9 +68,9 @@ def remarks(planned: Plan) -> Iterator[str]:
         yield left_out_line(planned.left_out)
     if planned.request.stage == REST:
         parents = parents_of(planned.cells)
-        for task in tasks_of(planned, {}):
-            if task.kind == "train" and task.training in parents:
-                name = training_name(parents[task.training])
+        for each in planned.needed():
+            if each.key in parents and must_train(each, planned.folder, planned.request.force):
+                name = training_name(each)
                 yield f"note: {name}, which others start from, is not in '{planned.folder}'; it is trained here"
 
 
@@ -90,15 +96,13 @@ def carry_out(planned: Plan, reporter: Reporter) -> list[Result]:
     _sweep(planned)
     if planned.todo:
         device = check_device(planned)
-        from oodbench.running import dispatch
-
         if asked.compile and device.type == "cpu":
             reporter.note("note: --compile is for a GPU; nothing is compiled on a CPU")
         if device.type == "cpu" and planned.suite.contents.cpu_threads is None and _has_machine_to_itself(planned):
             reporter.note(
                 "note: a training uses one CPU thread; --cpu-threads N uses more, and its results are stored separately"
             )
-        new = dispatch.execute(planned, device, reporter)
+        new = execute(planned, device, reporter)
     else:
         new = []
         files.check_writable(planned.folder)  # a shard without work has a results folder too, to be merged
@@ -108,6 +112,118 @@ def carry_out(planned: Plan, reporter: Reporter) -> list[Result]:
 
         execution.write_splits(planned)
     return new
+
+
+def execute(plan: Plan, device: "torch.device", reporter: Reporter) -> list[Result]:
+    """Run what is still to do; the new results. A cell that fails is a result too, the others go on."""
+    from oodbench.running import preflight
+    from oodbench.running.session import Session
+    from oodbench.running.supervise import Supervisor
+    from oodbench.running.work import work
+
+    asked = plan.request
+    if asked.engine == RAY:
+        from oodbench.running import ray
+
+        ray.check(asked)
+    preflight.check(plan, device)
+    try:
+        costs = preflight.costs(plan, device)
+    except Exception:  # a network or a picture cannot be tried; what is wrong fails its cells in turn
+        costs = Costs({}, 0.0)
+    order = _in_order(plan, costs)
+    devices = _devices(plan, device, costs.seconds)
+    told = Told(reporter, len({each.training.key for each in order}), costs)
+    at = Session(plan.folder, device, told, asked)
+    supervisor = Supervisor(plan, at, told, order)
+    try:
+        _rehearse(plan, device, supervisor, order)
+        at.since = files.check_writable(plan.folder)
+        remember(asked)
+        if asked.engine == RAY:
+            ray.run(plan, at, told, order)
+        else:
+            is_alone = len(devices) == 1 and asked.workers is None and asked.timeout is None
+            reporter.begin(_count(plan), len(devices))
+            here = [each for each in order if asked.here or not each.files] if is_alone else []
+            work(plan, at, here)
+            if len(here) < len(order):
+                supervisor.run(devices, done=[frozenset()] if is_alone else [])
+    except KeyboardInterrupt:
+        reporter.note(f"{_count(plan) - len(told.new)} of {_count(plan)} cells are left")
+        raise
+    finally:
+        supervisor.close()
+        reporter.end()
+    failures = {each.key: failure for each in order if (failure := at.failed(each)) is not None}
+    if plan.only is not None and failures:  # which no cell tells here
+        key, failure = next(iter(failures.items()))
+        name = training_name(plan.source(key).training)
+        raise UserError(
+            f"{len(failures)} of {len(plan.only)} trainings failed; the first, {name}: {failure}; "
+            "the other stage tries again and records the outcome"
+        )
+    return told.new
+
+
+def rehearse(plan: Plan, device: "torch.device", reporter: Reporter) -> None:
+    """Let users' code say what is wrong before anything trains, in a process of its own unless it is to run here."""
+    from oodbench.running.session import Session
+    from oodbench.running.supervise import Supervisor
+
+    told, order = Told(reporter), plan.sources()
+    supervisor = Supervisor(plan, Session(plan.folder, device, told, plan.request), told, order)
+    try:
+        _rehearse(plan, device, supervisor, order)
+    finally:
+        supervisor.close()
+
+
+def _rehearse(plan: Plan, device: "torch.device", supervisor: "Supervisor", order: list[Source]) -> None:
+    if plan.request.here:
+        from oodbench.running import preflight
+
+        preflight.rehearse(plan, device, frozenset[Path]().union(*(each.files for each in order)))
+    else:
+        supervisor.rehearse(str(device))
+
+
+def _count(plan: Plan) -> int:
+    return len(plan.todo) if plan.only is None else 0
+
+
+def _in_order(plan: Plan, costs: Costs) -> list[Source]:
+    """Parents first; where several processes work, what has the longest chain of work behind it comes before others."""
+    sources = plan.sources()
+    if plan.request.workers is None and plan.request.on is None:
+        return sources
+    behind = {each.training.key: costs.trainings.get(each.training.key, 0.0) for each in sources}
+    for training in reversed([each.training for each in sources if not each.is_loaded]):
+        if training.parent is not None and training.parent.key in behind:
+            own = costs.trainings.get(training.parent.key, 0.0)
+            behind[training.parent.key] = max(behind[training.parent.key], own + behind[training.key])
+    return sorted(sources, key=lambda each: (not plan.starts_others(each.training), -behind[each.training.key]))
+
+
+def _devices(plan: Plan, device: "torch.device", seconds: float) -> list[str]:
+    """One for each worker: as many as were asked for or, on CPUs, as there are cores; at most one for each training."""
+    asked, trainings = plan.request, len(plan.all_trainings)
+    if device.type == "cpu":
+        slots = max(1, len(cores()) // plan.suite.threads)
+        chosen = asked.workers or (slots if seconds > SHORT else 1)
+        return [str(device)] * min(chosen, trainings)
+    found = [str(device)]
+    if device.type == "cuda" and device.index is None:
+        import torch
+
+        found = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+    chosen, most = asked.workers or 1, len(found) * asked.per_device
+    if chosen > most:
+        raise UserError(
+            f"{chosen} workers for {len(found)} devices with {asked.per_device} each; choose --workers {most}, or more "
+            "with --per-device"
+        )
+    return [found[i % len(found)] for i in range(min(chosen, trainings))]
 
 
 def _sweep(planned: Plan) -> None:

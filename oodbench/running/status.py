@@ -94,7 +94,7 @@ def _unfinished(home: Path, trainers: dict[str, str]) -> list[Unfinished]:
         if latest is not None:
             saved = datetime.fromtimestamp(latest[0], timezone.utc).isoformat(timespec="seconds")
             epoch, epochs = _epoch_of(latest[1])
-        unfinished.append(Unfinished(name, trainers.get(name), held_by, saved, epoch, epochs))
+        unfinished.append(Unfinished(name, trainers.get(name.partition("-")[0]), held_by, saved, epoch, epochs))
     return unfinished
 
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,11 @@ class Trained:
     notes: dict[str, Any]  # of the trainer, for the result
     seconds: float
     machine: dict[str, str] = field(default_factory=dict)  # where it was trained, if that is known
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the weights when it was first asked for: before any scorer has seen them."""
+        return provenance.weights_digest(self.model)
 
 
 class Unusable(Exception):

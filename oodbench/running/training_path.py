@@ -15,10 +15,10 @@ from oodbench.config.suite import Setting
 from oodbench.data.image_part import ImagePart
 from oodbench.data.parts import Parts
 from oodbench.learning.evaluation import Evaluation, KeyedScorer
-from oodbench.learning.isolation import state_restored
 from oodbench.learning.loop import Failed, Loop, Observer
 from oodbench.learning.method import Scorer
 from oodbench.learning.networks import Classifier
+from oodbench.learning.precision import fresh_state
 from oodbench.results import metrics
 from oodbench.results.metrics import Scored
 from oodbench.results.result import ConstraintRun, PathPoint
@@ -67,7 +67,7 @@ def measured(model: Classifier, keyed: KeyedScorer, parts: Parts) -> dict[str, f
     """Metrics of a copy of a network, which leave no trace; none where the scores are no numbers."""
     nothing, is_fitted = parts.id.take(slice(0)), type(keyed.scorer).fit is not Scorer.fit
     validation = replace(parts, id=parts.id_validation, covariate=nothing, semantic=nothing)
-    with state_restored():
+    with fresh_state():
         own = deepcopy(model).requires_grad_(False)  # as scorers expect it
         evaluation = Evaluation(own, parts.labelled if is_fitted else parts.labelled.take(slice(1)))
         try:

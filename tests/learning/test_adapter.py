@@ -11,7 +11,6 @@ from torch import nn
 from oodbench.config.cards import catalogue, load_class
 from oodbench.errors import UserError
 from oodbench.learning.adapter import adapt, behaviour_digest
-from oodbench.learning.lending import Lender
 from oodbench.learning.networks import Classifier
 from oodbench.learning.outputs import forward, forward_reading
 from oodbench.learning.precision import Bfloat16Classifier
@@ -360,18 +359,6 @@ def test_an_adapted_network_can_be_adapted():
 
 
 # What scorers do with it
-
-
-@pytest.mark.parametrize("shipped", [True, False])
-def test_a_network_that_is_lent_to_a_scorer_computes_the_same(shipped):
-    adapted, rows = adapt(seeded(Small), images()), (255 * images(5)).to(torch.uint8)
-    out, lender = forward(adapted, rows), Lender(adapted)
-    with lender.to("mine", "key", shipped) as lent:
-        model = lent(out).model
-        assert model is not adapted and torch.equal(model(images()), adapted(images()))
-        assert torch.equal(model.pooled(model.maps(images())), adapted.pooled(adapted.maps(images())))
-        shared = model.body.top.weight.data_ptr() == adapted.body.top.weight.data_ptr()
-    assert shared is shipped
 
 
 @pytest.mark.parametrize("kind", ["plain", "cosine", "convolution"])

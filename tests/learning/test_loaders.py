@@ -285,7 +285,7 @@ def test_outputs_of_a_loader_are_those_of_the_array():
     assert torch.equal(torch.cat(list(found.inputs())), IMAGES)
     some = found.rows(slice(6, 14))
     assert torch.equal(torch.cat(list(some.inputs())), IMAGES[6:14])
-    copied = Outputs(model, found.images, found.features, found.logits).lent(lambda: model, copied=True)
+    copied = Outputs(model, found.images, found.features, found.logits).copied()
     assert copied.images is found.images
 
 

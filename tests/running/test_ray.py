@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -21,12 +20,8 @@ from oodbench.config.cards import PACKAGE
 from oodbench.config.cards import folder as shipped
 from oodbench.errors import UserError
 from oodbench.results.folder import read_folder
-from oodbench.running import tasks
-from oodbench.running.driver import drive
-from oodbench.running.engines import ray_node
-from oodbench.running.engines.ray import Ray, address_of
-from oodbench.running.schedule import Schedule
-from oodbench.running.tasks import Order, Task
+from oodbench.running import ray_node
+from oodbench.running.ray import address_of
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason='Ray is an extra: pip install "oodbench[ray]"'
@@ -86,106 +81,6 @@ def test_a_checkpoint_goes_to_the_process_that_tries_again(tmp_path):
         "a.warmup.ckpt": "a.warmup.ckpt",
     }
     assert [each.name for each in before.iterdir()] == ["b.ckpt"]
-
-
-# --- Tasks that train nothing.
-
-
-class Tiny:
-    """Does a task at once; the first time that it has a deadly one, the process ends."""
-
-    def __init__(self, job, order, own, send):
-        self.deaths, self.deadly, self.send = own.parent, order.request["deadly"], send
-
-    def do(self, task, weights, failures):
-        yield tasks.Began(task.name, str(os.getpid()))
-        mark = self.deaths / f"died-{task.training}"
-        if task.training in self.deadly and not mark.exists():
-            mark.mkdir()
-            os.kill(os.getpid(), signal.SIGKILL)
-        self.send(tasks.Noted(task.name))
-        assert task.needs is None or weights == {task.needs: task.needs.encode()}
-        yield tasks.Ended(task.name, task.training.encode() if task.kind == "train" else None)
-
-
-class Counting:
-    """A home that lets every task go, keeps weights, and counts what it hears."""
-
-    def __init__(self, schedule):
-        self.schedule, self.weights, self.notes = schedule, {}, []
-        self.began, self.ended, self.lost = Counter(), Counter(), Counter()
-
-    def admit(self, task, wait):
-        return "go"
-
-    def send(self, task, engine):
-        engine.submit(task, {} if task.needs is None else {task.needs: self.weights[task.needs]}, {})
-
-    def hear(self, message):
-        match message:
-            case tasks.Noted():
-                self.notes.append(message.text)
-            case tasks.Began():
-                self.began[message.task] += 1
-            case tasks.Ended():
-                self.ended[message.task] += 1
-                task = self.schedule.under_way[message.task]
-                if task.kind == "train":
-                    self.weights[task.training] = message.weights
-                self.schedule.ended(task)
-            case tasks.Lost():
-                self.lost[message.task] += 1
-                self.schedule.lost(self.schedule.under_way[message.task], [])
-
-    def look(self, engine): ...
-
-
-@pytest.fixture
-def made_worker():
-    """Its code travels: no node can import this file."""
-    from ray import cloudpickle
-
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    yield Tiny
-    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
-
-
-def driven(engine, todo):
-    home = Counting(Schedule.of(todo))
-    try:
-        drive(home.schedule, engine, home)
-    finally:
-        engine.close()
-    return home
-
-
-@needs_ray
-def test_a_thousand_tasks_end_once_each_although_processes_die_and_nobody_listens(made_worker):
-    import ray
-
-    todo = [Task("train", "root")]
-    todo += [Task("train", f"t{i}", needs="root" if i % 2 else None) for i in range(499)]
-    todo += [Task("score", f"t{i}", ("c",), f"t{i}") for i in range(499)] + [Task("train", "last", needs="t0")]
-    engine = Ray(Order({"deadly": ["t3", "t100"]}, {}), workers=2, make=made_worker)
-    ray.kill(engine._board)
-    home = driven(engine, todo)
-    assert len(todo) == 1000 and home.ended == Counter(task.name for task in todo)
-    assert {name.split()[1] for name in home.lost} >= {"t3", "t100"}
-    assert not ray.is_initialized()
-
-
-@needs_ray
-def test_words_come_home_and_a_stopped_task_ends_nothing_else(made_worker):
-    engine = Ray(Order({"deadly": []}, {}), workers=2, make=made_worker)
-    engine.submit(Task("train", "stopped"), {}, {})
-    engine.stop(Task("train", "stopped"))
-    todo = [Task("train", f"t{i}") for i in range(20)]
-    home = driven(engine, todo)
-    assert home.ended == Counter(task.name for task in todo) and not home.lost
-    assert set(home.notes) - {"train stopped"} <= {task.name for task in todo} and home.notes
-
-
-# --- Real runs.
 
 
 def numbers(folder):

@@ -17,7 +17,7 @@ from command_line import assert_done, assert_refused, oodbench, smoke
 from contents import content
 
 from oodbench.errors import UserError
-from oodbench.running.engines.slurm import options_of
+from oodbench.running.slurm import options_of
 
 # Runs every task of an array, one after the other, before it answers. The task named in `kill` is killed once, when it
 # has said that it trains, and requeued if its script asks for that.

@@ -25,11 +25,12 @@ from oodbench.learning.loop import Failed
 from oodbench.results.folder import read_folder
 from oodbench.results.result import read
 from oodbench.results.stored import read_scores
-from oodbench.running import dispatch, execution, plan, provenance, trained
+from oodbench.running import execution, plan, provenance, trained
 from oodbench.running.provenance import weights_digest
-from oodbench.running.reporting import Silent
+from oodbench.running.reporting import Silent, Told
 from oodbench.running.request import request
-from oodbench.running.workplace import Options, Workplace
+from oodbench.running.run import execute
+from oodbench.running.session import Session
 
 CPU = torch.device("cpu")
 DIGITS = "msp,vim,scone,irm+knn,bn-adapt"
@@ -72,7 +73,7 @@ def digits(tmp_path_factory):
     """A results folder of several trainers and scorers."""
     folder = tmp_path_factory.mktemp("digits")
     heard = Heard()
-    dispatch.execute(planned(folder, DIGITS), CPU, heard)
+    execute(planned(folder, DIGITS), CPU, heard)
     assert len(heard.results) == 5
     return folder
 
@@ -81,7 +82,7 @@ def digits(tmp_path_factory):
 def held_out(tmp_path_factory, domains):
     """One of trainers that add to the network and trainers that compare domains."""
     folder = tmp_path_factory.mktemp("held-out")
-    dispatch.execute(planned(folder, DOMAINS, "colored-mnist", ["covariate=plus90"]), CPU, Heard())
+    execute(planned(folder, DOMAINS, "colored-mnist", ["covariate=plus90"]), CPU, Heard())
     return folder
 
 
@@ -239,7 +240,7 @@ def test_weights_of_another_training_are_set_aside_and_trained_again(copy, value
     with pytest.raises(UserError, match=message):
         trained.of(training, copy)
     heard = Heard()
-    again = execution.train_one(training, Workplace(copy, CPU, heard))
+    again = execution.train_one(training, Session(copy, CPU, Told(heard)))
     (noted,) = heard.notes
     assert re.search(f"{message}.*; it was renamed to '{path.name}.unreadable', and the training starts over", noted)
     assert weights_digest(again.model) == result.weights and heard.trainings == [("scone", 1, 1)]
@@ -267,11 +268,11 @@ from pathlib import Path
 from oodbench.running import execution, plan
 from oodbench.running.reporting import Silent
 from oodbench.running.request import request
-from oodbench.running.workplace import Workplace
+from oodbench.running.session import Session
 
 what, key, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 planned = plan.plan(request(preset="smoke", methods="scone,msp", settings="unseen-digits", results=folder))
-at = Workplace(folder, torch.device("cpu"))
+at = Session(folder, torch.device("cpu"))
 if what == "train":
     execution.train_one(planned.all_trainings[key], at)
 else:
@@ -307,14 +308,14 @@ def test_trainings_and_cells_by_key_in_fresh_processes_give_what_a_run_gives(dig
 def test_a_cell_alone_trains_what_it_needs(digits, tmp_path):
     (cell,) = planned(tmp_path).cells
     heard = Heard()
-    result = execution.score_one(cell, Workplace(tmp_path, CPU, heard))
+    result = execution.score_one(cell, Session(tmp_path, CPU, Told(heard)))
     assert result.weights == result_of(digits, "scone").weights
-    assert heard.trainings == [("erm", 1, 1), ("scone", 2, 2)] and heard.results == ["scone"]
+    assert heard.trainings == [("erm", 1, 1), ("scone", 2, 2)] and read(cell.path).status == result.status == "ok"
 
 
 def test_a_parent_trains_under_its_own_name_before_its_child(tmp_path):
     heard = Heard()
-    dispatch.execute(planned(tmp_path), CPU, heard)
+    execute(planned(tmp_path), CPU, heard)
     assert heard.trainings == [("erm", 1, 2), ("scone", 2, 2)] and heard.results == ["scone"]
 
 
@@ -322,27 +323,27 @@ def test_two_names_of_one_method_have_a_result_each(tmp_path):
     made = planned(tmp_path, "erm,energy,erm+energy")
     assert len({cell.key for cell in made.cells}) == 1 and len({cell.name for cell in made.cells}) == len(made.cells)
     heard = Heard()
-    dispatch.execute(made, CPU, heard)
+    execute(made, CPU, heard)
     assert heard.results == [cell.method.label for cell in made.cells] and all(cell.is_done() for cell in made.cells)
 
 
 def test_a_parent_with_cells_of_its_own_comes_first_with_them(tmp_path):
     heard = Heard()
-    dispatch.execute(planned(tmp_path, "scone,woods,msp"), CPU, heard)
+    execute(planned(tmp_path, "scone,woods,msp"), CPU, heard)
     assert heard.trainings == [("erm", 1, 3), ("scone", 2, 3), ("woods", 3, 3)]
     assert heard.results == ["msp", "scone", "woods"]
 
 
 def test_a_parent_that_is_trained_already_is_not_counted(copy):
     heard = Heard()
-    dispatch.execute(planned(copy, "woods"), CPU, heard)
+    execute(planned(copy, "woods"), CPU, heard)
     assert heard.trainings == [("woods", 1, 1)]
 
 
 def test_a_scorer_that_is_new_trains_nothing_and_its_training_is_named(copy):
     heard = Heard()
     before = {path: path.stat().st_mtime_ns for path in (copy / "weights").glob("*.pt")}
-    dispatch.execute(planned(copy, "scone+knn"), CPU, heard)
+    execute(planned(copy, "scone+knn"), CPU, heard)
     assert heard.trainings == [("scone", 1, 1)] and heard.results == ["scone+knn"]
     assert {path: path.stat().st_mtime_ns for path in (copy / "weights").glob("*.pt")} == before
 
@@ -355,7 +356,7 @@ def test_a_training_that_failed_is_not_tried_again_by_each_of_its_cells(tmp_path
         raise Failed("the loss became nan")
 
     monkeypatch.setattr(execution, "_train", diverge)
-    results = dispatch.execute(planned(tmp_path, "msp,knn,vim"), CPU, Heard())
+    results = execute(planned(tmp_path, "msp,knn,vim"), CPU, Heard())
     assert tried == ["erm"] and [each.error for each in results] == ["the loss became nan"] * 3
 
 
@@ -363,7 +364,7 @@ def test_force_trains_everything_once_more(copy):
     heard = Heard()
     made = planned(copy, "scone,msp", force=True)
     before = {path.name: path.stat().st_mtime_ns for path in (copy / "weights").glob("*.pt")}
-    dispatch.execute(made, CPU, heard)
+    execute(made, CPU, heard)
     assert heard.trainings == [("erm", 1, 2), ("scone", 2, 2)] and heard.results == ["msp", "scone"]
     after = {path.name: path.stat().st_mtime_ns for path in (copy / "weights").glob("*.pt")}
     anew = {cell.training.key for cell in made.cells}
@@ -375,7 +376,7 @@ def test_weights_that_are_given_are_not_counted_as_a_training(digits, tmp_path, 
     weights = digits / "weights" / f"{result_of(digits, 'msp').training}.pt"
     made = planned(tmp_path, "scone", force=force, init=weights)
     heard = Heard()
-    (result,) = dispatch.execute(made, CPU, heard)
+    (result,) = execute(made, CPU, heard)
     assert heard.trainings == [("scone", 1, 1)] and result.weights == result_of(digits, "scone").weights
     assert weights_digest(trained.of(read(made.cells[0].path)).model) == result.weights
 
@@ -383,13 +384,13 @@ def test_weights_that_are_given_are_not_counted_as_a_training(digits, tmp_path, 
 def test_a_network_that_was_given_is_not_stored(digits, tmp_path):
     weights = digits / "weights" / f"{result_of(digits, 'msp').training}.pt"
     made = planned(tmp_path, "msp", init=weights)
-    dispatch.execute(made, CPU, Heard())
+    execute(made, CPU, Heard())
     with pytest.raises(UserError, match="they were given with --init; leave it out to train such a network"):
         trained.of(read(made.cells[0].path))
 
 
 def test_a_result_says_how_it_ran():
-    flags = Workplace(Path("nowhere"), CPU, options=Options(compile=True, deterministic=True)).run_flags
+    flags = Session(Path("nowhere"), CPU, asked=request(compile=True, deterministic=True)).run_flags
     assert flags == ["deterministic"], "nothing is compiled on a CPU"
 
 

@@ -15,7 +15,7 @@ from oodbench.config.registry import Component, Registry
 from oodbench.config.schema import Misfit, conform
 from oodbench.data.preprocessing import ALREADY, Preprocessing
 from oodbench.errors import UserError, said, shown, unknown
-from oodbench.learning import isolation, precision
+from oodbench.learning import precision
 from oodbench.learning.fitted_state import decoded, restore, state_of
 from oodbench.learning.method import Scorer
 from oodbench.learning.networks import Classifier
@@ -146,7 +146,7 @@ class Detector(nn.Module):
             inside.enter_context(precision.arithmetic("fp32", deterministic=False))
             inside.enter_context(precision.nondeterminism_warns())
             if not self._shipped:
-                inside.enter_context(isolation.state_restored())
+                inside.enter_context(precision.fresh_state())
             yield
 
     def _checked(self, images: Any) -> Tensor:

@@ -10,6 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from oodbench import digests
 from oodbench.errors import UserError
 from oodbench.files import write_bytes
@@ -17,8 +19,16 @@ from oodbench.running.plan import Plan
 from oodbench.running.reporting import Silent
 from oodbench.running.request import Request, as_values, request
 from oodbench.running.run import prepare
-from oodbench.running.tasks import Order
 from oodbench.user_files import WEIGHTS_LIMIT, read_regular
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What whoever works elsewhere is told once."""
+
+    request: dict[str, Any]  # in plain values
+    here: dict[str, str]  # versions and fingerprints at home, by which a worker says what differs
+    files: dict[str, bytes] = {}  # what the request names: plugins, a suite, weights; by the name it gives
+
 
 CODE = ".py"
 KEYS = "keys"  # in what an order says of its home: a digest of the keys of all cells

@@ -17,7 +17,7 @@ from pathlib import Path
 from oodbench import digests
 from oodbench.errors import UserError, shortened
 from oodbench.files import write_text
-from oodbench.running.engines.order import with_copies
+from oodbench.running.order import with_copies
 from oodbench.running.plan import Plan, plan
 from oodbench.running.request import HOW, Request, as_values, remember, save
 from oodbench.running.shards import PARENTS, REST, parents_of

@@ -1,1 +1,0 @@
-"""A plan in, its results out: where a plan runs."""
