@@ -5,13 +5,12 @@ import time
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from oodbench.running.reporting import Reporter, Silent, training_name
+from oodbench.running.reporting import Advanced, Reporter, Silent, training_name
 
 if TYPE_CHECKING:
     from oodbench.learning.loop import Progress
     from oodbench.results.result import Result
     from oodbench.running.cells import Training
-    from oodbench.running.tasks import Advanced
 
 EVERY = 0.5  # seconds between two pictures
 
