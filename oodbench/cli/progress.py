@@ -174,6 +174,8 @@ class Terminal(Lines):
 
     def training(self, training: "Training", number: int, count: int, worker: str = "") -> None:
         self._labels[worker] = self._doing[worker] = f"[{number}/{count}] {training_name(training)}"
+        if self._live is not None:
+            self._live.refresh()  # at once, however short the training is
 
     def progress(self, progress: "Progress | Advanced", worker: str = "") -> None:
         self._doing[worker] = f"{self._labels.get(worker, '')}: {_progress(progress)}"
