@@ -138,7 +138,7 @@ def _parsed(path: Path) -> Mapping[str, Any]:
         import tomli as tomllib
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: no TOML, or a number of 5,000 digits
         raise UserError(f"{_shown(path)}: not valid TOML: {error}; see docs/defaults.md") from None
 
 

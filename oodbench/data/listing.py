@@ -54,7 +54,7 @@ def images_below(folder: Path) -> list[str]:
             for entry in entries:
                 if entry.name.startswith(".") or entry.name == "__MACOSX":
                     continue
-                if entry.is_dir():
+                if _is_folder(entry):
                     walk(inner / entry.name, f"{prefix}{entry.name}/", (*above, here))
                 elif entry.name.lower().endswith(ENDINGS):  # a link to nothing too: it is told when it is read
                     names.append(prefix + entry.name)
@@ -65,6 +65,13 @@ def images_below(folder: Path) -> list[str]:
     if not names:
         raise UserError(f"'{folder}' holds no images: looked for {' '.join(ENDINGS)} in it and the folders below")
     return names
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself: one image that cannot be read, and no reason to leave out the folder
+        return False
 
 
 def by_class(root: Path, names: Sequence[str]) -> Listing:

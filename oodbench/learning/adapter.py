@@ -363,9 +363,11 @@ def _wanted(outputs: Tensor, rows: Sequence[int] | None) -> list[int]:
     count = outputs.shape[1]
     if rows is None:
         return list(range(count))
-    if len(rows) < 2 or not all(0 <= row < count for row in rows):
+    distinct = len({*rows}) == len(rows)  # or a file that names one output a million times takes as much memory
+    if len(rows) < 2 or not distinct or not all(0 <= row < count for row in rows):
         wrong = next((row for row in rows if not 0 <= row < count), None)
-        what = "fewer than two of them" if wrong is None else f"number {wrong}"
+        few_or_repeated = "fewer than two of them" if distinct else "one of them twice"
+        what = few_or_repeated if wrong is None else f"number {wrong}"
         raise UserError(
             f"the network has {count} outputs, counted from 0, and {what} cannot be taken; check the classes"
         )

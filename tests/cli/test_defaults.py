@@ -130,6 +130,7 @@ def test_files_above_the_repository_and_the_home_folder_are_not_read(here, tmp_p
         ("workers = '2'", "oodbench.toml: 'workers': expected a whole number, got '2'"),
         ("plugins = 'mine.py'", "oodbench.toml: 'plugins': expected a list (text each), got 'mine.py'"),
         ("results = ", "oodbench.toml: not valid TOML: Invalid value (at "),
+        (f"workers = {'9' * 5000}", "oodbench.toml: not valid TOML: Exceeds the limit"),
         ("[results]\na = 1", "oodbench.toml: 'results': expected text"),
     ],
 )

@@ -18,6 +18,7 @@ from oodbench.config.cards import catalogue
 from oodbench.data import decoder, lookup, store
 from oodbench.data import pictures as _pictures
 from oodbench.data.folder import Folder
+from oodbench.data.listing import images_below
 from oodbench.data.pictures import Pictures
 from oodbench.data.sets.folders import LSUNC, PACS, WNIDS, ImageNet100, Places365, Textures, TinyImageNet
 from oodbench.data.sources import Delivery
@@ -305,6 +306,16 @@ def test_a_link_to_nothing_is_a_broken_image(tmp_path):
             UserError, match="gone.jpg' is not an image that can be read .No such file or directory.; fix"
         ):
             ask()
+
+
+def test_a_link_to_itself_is_a_broken_image_and_hides_no_other(tmp_path):
+    folder = write(tmp_path / "some", CLASSES)
+    whole = images_below(folder)
+    link = folder / "cat" / "itself.png"
+    link.symlink_to(link)
+    assert images_below(folder) == sorted([*whole, "cat/itself.png"])
+    with pytest.raises(UserError, match="itself.png' is not an image that can be read"):
+        Textures().add(folder)
 
 
 @pytest.mark.parametrize("test", ["test", "val"])

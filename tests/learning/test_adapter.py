@@ -572,6 +572,10 @@ def test_what_is_wrong_with_a_network_or_its_images_is_told_in_one_line(kind):
             "the network has 5 outputs, counted from 0, and number 5 cannot be taken; check the classes",
         ),
         ({"rows": [1]}, "the network has 5 outputs, counted from 0, and fewer than two of them cannot be taken; check"),
+        (
+            {"rows": [0, 1, 1]},
+            "the network has 5 outputs, counted from 0, and one of them twice cannot be taken; check",
+        ),
         ({"mean": (0.5, 0.5)}, "mean has 2 numbers, and the images have 3 channels; give one for each"),
         ({"std": (0.5, 0.5, 0.0)}, "std is 0.5, 0.5, 0.0; it divides pixels, so give numbers above 0"),
     ],

@@ -572,6 +572,12 @@ def test_weights_that_do_not_fit_the_network_are_named(folder):
             model=nn.Sequential(nn.Linear(2, 2)))  # fmt: skip
 
 
+def test_weights_in_whole_numbers_are_refused(folder):
+    whole = toy_classifier()
+    whole.head.weight = nn.Parameter(whole.head.weight.round().long(), requires_grad=False)
+    refused(folder, "stored weights do not fit 'head.weight'; give", model=whole)
+
+
 def test_a_network_of_the_same_weights_that_computes_otherwise_is_found(folder):
     other = toy_classifier()
     other.body[2] = nn.SiLU()

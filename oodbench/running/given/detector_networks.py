@@ -49,7 +49,7 @@ def rebuilt(stored: Stored, model: nn.Module | str | None) -> Classifier:
     classifier = _classifier(module, card).eval().requires_grad_(False)
     head = stored.below(HEAD)
     if head:
-        if {name: each.shape for name, each in head.items()} != _shapes(classifier.head):
+        if _kinds(head) != _kinds(classifier.head.state_dict()):
             raise _another(card, "its head has another shape")
         classifier.head.load_state_dict(head)
     try:
@@ -98,8 +98,8 @@ def _classifier(module: nn.Module, card: NetworkCard) -> Classifier:
 
 def _load(module: nn.Module, weights: Mapping[str, Tensor], card: NetworkCard) -> None:
     """All or nothing. Weights stay laid out as they were stored, which is what gives the same bits."""
-    wanted = _shapes(module)
-    found = {name: weights[name].shape for name in sorted(weights)}
+    wanted = _kinds(module.state_dict())
+    found = _kinds({name: weights[name] for name in sorted(weights)})
     misfits = [name for name in {**wanted, **found} if wanted.get(name) != found.get(name)]
     if misfits:
         named = ", ".join(f"'{name}'" for name in misfits[:NAMED])
@@ -110,8 +110,9 @@ def _load(module: nn.Module, weights: Mapping[str, Tensor], card: NetworkCard) -
     module.load_state_dict(state, assign=True)
 
 
-def _shapes(module: nn.Module) -> dict[str, torch.Size]:
-    return {name: each.shape for name, each in module.state_dict().items() if isinstance(each, Tensor)}
+def _kinds(state: Mapping[str, object]) -> dict[str, tuple[torch.Size, bool]]:
+    """Shapes, and which tensors hold fractions: another precision fits, whole numbers do not."""
+    return {name: (each.shape, each.is_floating_point()) for name, each in state.items() if isinstance(each, Tensor)}
 
 
 def _another(card: NetworkCard, why: str) -> UserError:
