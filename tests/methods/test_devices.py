@@ -239,7 +239,7 @@ def assert_same_batches(there, here):
     """Without the thread that decodes ahead, in which the device of the tests is not known."""
     recipe = Recipe(epochs=1, batch_size=30, lr=0.1)
     pairs = zip(
-        there._batches(recipe, there.steps(recipe), torch.Generator().manual_seed(3), DEVICE),
+        there._batches(recipe, there.steps(recipe), torch.Generator().manual_seed(3), DEVICE, epoch=0),
         here.batches(recipe, 3, CPU),
         strict=True,
     )

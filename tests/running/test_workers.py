@@ -264,7 +264,9 @@ def test_a_worker_that_cannot_be_started_is_told_in_one_line_and_leaves_nothing(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     planned = plan(request(suite="digits-c", preset="smoke", methods="msp", results=str(tmp_path / "r"), workers=2))
     with pytest.raises(UserError, match="^cannot start worker 1: No such file or directory; choose fewer --workers$"):
-        Supervisor(planned, Session(tmp_path / "r", torch.device("cpu")), Told(Silent()), []).run(["cpu", "cpu"])
+        Supervisor(planned, Session(tmp_path / "r", torch.device("cpu")), Told(Silent()), planned.sources()).run(
+            ["cpu", "cpu"]
+        )
     assert [*tmp_path.iterdir()] == []
 
 
