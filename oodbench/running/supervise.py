@@ -95,6 +95,13 @@ class _Worker:
     running: "subprocess.Popen[bytes]"
 
 
+class InWorker(Exception):
+    """Where a worker was when it refused; --debug prints it, down to the author's line."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
 Heard = tuple[_Worker, dict[str, Any] | str | None]  # a message, a line that a component has printed, or the end
 
 
@@ -218,7 +225,7 @@ class Supervisor:
 
     def _obey(self, worker: _Worker, do: str, **values: Any) -> None:
         if do == "refused":
-            raise UserError(values["why"])
+            raise UserError(values["why"]) from InWorker(values["traceback"])
         if do == "rehearsing":
             self._watch.begins(worker.name, REHEARSAL)
         elif do == "rehearsed":

@@ -93,10 +93,10 @@ def main() -> None:
     try:
         _work(start, wire, since)
     except UserError as error:
-        wire.say("refused", why=str(error))
+        wire.say("refused", why=str(error), traceback="".join(traceback.format_exception(error)))
     except Exception as error:
         traceback.print_exc()
-        wire.say("refused", why=f"{start.name}: {said(error)}")
+        wire.say("refused", why=f"{start.name}: {said(error)}", traceback="".join(traceback.format_exception(error)))
     else:
         wire.say("end")
 

@@ -547,7 +547,7 @@ def test_debug_prints_the_traceback_of_an_error_before_its_line(place, plugin, r
     outcome = oodbench(*words, "--results", results)
     *traceback, line = outcome.err.splitlines()
     assert outcome.status == 2 and line.startswith("oodbench: AttributeError at ")
-    assert traceback[1].startswith("Traceback") and "    return -out.nothing" in traceback
+    assert "Traceback (most recent call last):" in traceback and "    return -out.nothing" in traceback
 
 
 def test_a_failed_cell_keeps_its_traceback_and_debug_prints_it(plugin, results):
