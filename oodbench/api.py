@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from oodbench.results.result import Result
     from oodbench.running.given.detector import Detector
 
-FLAG = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: ((?:[A-Z]+|[^\s;,`']*\d[^\s;`']*)(?=[\s;,)]|$)))?")
+FLAG = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: ((?:(?:[a-z]+:)?[A-Z]+|[^\s;,`']*\d[^\s;`']*)(?=[\s;,)]|$)))?")
 COMMAND = "oodbench "  # begins a command in a message, which stays as a terminal takes it
 
 P = ParamSpec("P")
@@ -46,8 +46,10 @@ def _in_python(function: Callable[P, T]) -> Callable[P, T]:
     known = inspect.signature(function).parameters
 
     def argument(match: re.Match[str]) -> str:
-        name, value = match[1].replace("-", "_"), match[2]
-        return match[0] if name not in known else f'{name}="{value}"' if value else f"{name}="
+        name, value = match[1].replace("-", "_"), match[2] or ""
+        named = next((each for each in (name, f"{name}s") if each in known), None)  # --setting is settings=
+        is_text = value and re.fullmatch(r"-?[\d.]+", value) is None
+        return match[0] if named is None else f'{named}="{value}"' if is_text else f"{named}={value}"
 
     @wraps(function)
     def called(*given: P.args, **named: P.kwargs) -> T:
