@@ -54,7 +54,7 @@ class Picture:
 
 WIDE = 1200
 PICTURES = (
-    Picture("trade-off.png", f"#tradeoff?board=digits-c&setting={SETTING}", 826),
+    Picture("trade-off.png", f"#tradeoff?board=digits-c&setting={SETTING}", 980),
     Picture("report.png", f"#leaderboard?board=digits-c&setting={SETTING}", 1300),
 )
 
